@@ -6,95 +6,30 @@ import dataclasses
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.machine.machine import ORDERS
+from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import encode
+from lutterfly.host.compiler import compile_graph, encode, plan_graph
+from lutterfly.host.compiler.data.command import Command
+from lutterfly.host.compiler.data.job import Job
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.lower import wide_windows
-from lutterfly.host.compiler.lower.convolution import ConvolutionOperation
-from lutterfly.host.compiler.passes import PASSES, run
-from lutterfly.host.graph import Graph, Window
+from lutterfly.host.graph import Convolution, Window
+from lutterfly.host.program import SpreadBy
+from lutterfly.host.session.verify import verify
+from networks.blocks import BLOCKS, convolve
+from networks.generated import FORMS, Generated, Maker
+from networks.generated import TINY as LIMITS
+from oracles.exactness import assert_exact, assert_right, needs_reference
 from oracles.execution import differing_bytes
+from oracles.kept import PATIENT, kept
+from quantised.few_outputs import ARRAYS, array, first_layer, name_of, neighbours, planned
 from quantised.graphs import GraphMaker
-
-TINY = PRESETS["tiny"]
-
-
-def array(lanes: int, columns: int, requant_lanes: int, **memory: int) -> Config:
-    """A small configuration with an array of this size."""
-    return dataclasses.replace(
-        TINY,
-        array=ArrayConfig(lanes=lanes, columns=columns, requant_lanes=requant_lanes),
-        memory=dataclasses.replace(TINY.memory, **memory),
-        axi=PRESETS["ecp5-85k"].axi if lanes >= 8 else TINY.axi,
-        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY),
-    )
-
-
-ARRAYS = (array(16, 16, 8), array(8, 8, 4), array(4, 4, 1))
-
-
-def window_of(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:
-    """A window of any stride, dilation and padding, in rows and columns apart."""
-    while True:
-        kernel = tuple(map(int, rng.integers(1, 5, 2)))
-        window = Window(
-            kernel,
-            tuple(map(int, rng.integers(1, 4, 2))),
-            tuple(map(int, rng.integers(1, 4, 2))),
-            tuple(map(int, rng.integers(0, 4, 4))),
-        )
-        if min(window.output_size(*shape[:2])) > 0:
-            return window
-
-
-def neighbours(seed: int, columns: int, *, most: int = 14) -> Graph:
-    """A convolution with few outputs, between layers of other kinds."""
-    rng = np.random.default_rng(seed)
-    shape = (int(rng.integers(1, most)), int(rng.integers(1, most)), int(rng.choice([1, 2, 3, 4, 7])))
-    maker = GraphMaker(shape, seed=seed, zero_point=int(rng.integers(-128, 128)))
-    name = "x"
-    before = rng.choice(["", "convolution", "pool", "slice", "crop", "depthwise"])
-    if before == "convolution":
-        name = maker.convolution(name, int(rng.integers(1, 6)), Window((1, 1)))
-    elif before == "pool":
-        name = maker.max_pool(name, Window((3, 3), pads=(1, 1, 1, 1)))
-    elif before == "slice":
-        trunk = maker.convolution(name, 6, Window((1, 1)), zero_point=3)
-        name = maker.slice(trunk, int(rng.integers(0, 3)), 3)
-    elif before == "crop" and min(shape[:2]) > 2:
-        name = maker.crop(maker.convolution(name, 3, Window((1, 1))), (1, 0, 0, 1))
-    elif before == "depthwise":
-        name = maker.depthwise(name, Window((3, 3), pads=(1, 1, 1, 1)))
-    window, outputs = window_of(rng, maker.graph.tensors[name].shape), int(rng.integers(1, columns // 2 + 1))
-    name = maker.convolution(name, outputs, window, table=bool(rng.integers(2)))
-    behind = rng.choice(["", "add", "pool", "concat", "slice", "depthwise", "convolution", "product"])
-    if behind == "add":
-        name = maker.add(name, maker.convolution(name, outputs, Window((1, 3), pads=(0, 1, 0, 1))))
-    elif behind == "pool":
-        return maker.finish(maker.max_pool(name, Window((2, 3), pads=(1, 1, 1, 1))), name)
-    elif behind == "concat":
-        beside = maker.convolution(name, int(rng.integers(1, 5)), Window((1, 1)))
-        name = maker.concat(name, beside, tables=bool(rng.integers(2)))
-    elif behind == "slice":
-        name = maker.slice(name, 0, max(outputs // 2, 1))
-    elif behind == "depthwise":
-        name = maker.depthwise(name, Window((3, 3), (1, 2), pads=(1, 1, 1, 1)))
-    elif behind == "convolution":
-        name = maker.convolution(name, int(rng.integers(1, 20)), Window((3, 3), pads=(1, 1, 1, 1)))
-    elif behind == "product":
-        name = maker.multiply(name, maker.convolution(name, outputs, Window((1, 1))))
-    return maker.finish(name)
-
-
-def planned(graph: Graph, config: Config, *, wide: bool = True) -> Plan:
-    """Of both, whichever is faster."""
-    return run(Plan(graph, config, given=graph, has_wide_windows=wide), PASSES)
 
 
 @pytest.fixture
@@ -103,8 +38,12 @@ def widest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wide_windows, "_cost", lambda operation, target: -operation.pixels)
 
 
-@pytest.mark.parametrize("config", ARRAYS, ids=lambda config: f"{config.array.lanes}x{config.array.columns}")
-@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 1500), marks=pytest.mark.regress)], ids=str)
+def computes(plan: Plan, index: int) -> list[Command]:
+    return [command for job in plan.computes for command in job if command.layer == index]
+
+
+@pytest.mark.parametrize("config", ARRAYS, ids=name_of)
+@pytest.mark.parametrize("seeds", [range(24), pytest.param(range(24, 1500), marks=pytest.mark.regress)], ids=str)
 def test_no_byte_differs(config: Config, seeds: range, widest: None) -> None:
     pixels = set()
     for seed in seeds:
@@ -113,3 +52,194 @@ def test_no_byte_differs(config: Config, seeds: range, widest: None) -> None:
         pixels |= {operation.pixels for operation in plan.operations}
         assert differing_bytes(graph, encode(plan), config, order=ORDERS[seed % len(ORDERS)], seed=seed) == 0
     assert {1, 2, 4} <= pixels
+
+
+@pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 300), marks=pytest.mark.regress)], ids=str)
+def test_no_byte_differs_in_parts(seeds: range, widest: None) -> None:
+    """Parts begin at any column, and end with any number of pixels."""
+    config, in_parts = array(8, 8, 4, feature_bytes=512), 0
+    for seed in seeds:
+        graph = neighbours(seed, config.array.columns, most=20)
+        plan = planned(graph, config)
+        in_parts += any(plan.operations[index].pixels > 1 for index in plan.cuts)
+        assert differing_bytes(graph, encode(plan), config, order=ORDERS[seed % len(ORDERS)], seed=seed) == 0
+    assert in_parts > len(seeds) // 3
+
+
+@pytest.mark.parametrize("spread_by", SpreadBy, ids=str)
+def test_no_byte_differs_on_several_cores(spread_by: SpreadBy, widest: None) -> None:
+    config = dataclasses.replace(ARRAYS[1], cluster=ClusterConfig(2))
+    for seed in range(8):
+        graph = neighbours(seed, config.array.columns)
+        program = compile_graph(graph, config, spread_by=spread_by)
+        assert differing_bytes(graph, program, config, order=ORDERS[seed % len(ORDERS)], seed=seed) == 0
+
+
+def test_two_neighbours_share_the_words_of_a_first_layer() -> None:
+    """As in MLPerf Tiny's visual wake words: half of the windows, with as many words each."""
+    config, graph = array(16, 16, 8), first_layer()
+    plan, narrow = plan_graph(graph, config), planned(graph, config, wide=False)
+    (operation,), (one,) = plan.operations, narrow.operations
+    assert operation.fold == "2 pixels a window, 3 words per window, 94% useful"
+    assert (operation.steps(6, 6, range(1)), one.steps(6, 6, range(1))) == (3 * 6 * 3, 3 * 6 * 6)
+    # What is left of a row takes a window more.
+    assert operation.steps(6, 5, range(1)) == 3 * 6 * 3
+    assert plan.predictions[0].macs == narrow.predictions[0].macs == 6 * 6 * 27 * 8
+    assert operation.connectivity.connections == one.connectivity.connections == 8 * 3
+    assert operation.connectivity.dense_words == operation.connectivity.words == 3
+
+
+@pytest.mark.parametrize("width", [12, 14])
+def test_what_is_left_of_a_row_is_a_command_of_its_own(width: int) -> None:
+    config = array(16, 16, 8)
+    plan = planned(first_layer(size=(12, width)), config)
+    (operation,) = plan.operations
+    assert operation.pixels == 2
+    lanes = [command.fields["lanes"] for command in computes(plan, 0)]
+    assert {*lanes} == ({16} if width == 12 else {16, 8})
+    written = np.concatenate([command.writes for command in computes(plan, 0)])
+    # Each byte once.
+    assert np.unique(written).size == written.size == 6 * (width // 2) * 8
+
+
+def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(widest: None) -> None:
+    """So no byte beside the output is written, and nothing is waited for that is not needed."""
+    rng, config, parts = np.random.default_rng(0), array(8, 8, 4), 0
+    addresses = dict.fromkeys(memories(config), 0)
+    for seed in range(40):
+        graph = neighbours(seed, config.array.columns)
+        for layer in graph.layers:
+            if isinstance(layer, Convolution):
+                layer.weights[layer.weights == 0] = 1
+        plan = planned(graph, config)
+        for index, operation in enumerate(plan.operations):
+            if operation.pixels == 1:
+                continue
+            sources, target = operation.sources, operation.target
+            height, width, _ = plan.graph.tensors[operation.layer.output].shape
+            rows, columns = (range(int(rng.integers(size)), size) for size in (height, width))
+            job = Job(index, sources, target, rows, columns, range(1), addresses=addresses)
+            (one,) = wide_windows.ConvolutionOperation(plan, index, sources, target).lower(job)
+            commands = operation.lower(job)
+            for wanted, found in (
+                (one.reads, np.concatenate([command.reads for command in commands])),
+                (one.writes, np.concatenate([command.writes for command in commands])),
+            ):
+                np.testing.assert_array_equal(np.unique(found), np.unique(wanted))
+            parts += 1
+    assert parts > 20
+
+
+def test_no_word_begins_after_the_last_byte_that_a_command_needs(widest: None) -> None:
+    """Else it could lie beyond the memory: so would those of what is left of a row."""
+    config, shorter = array(4, 4, 1), 0
+    for seed in range(40):
+        plan = planned(neighbours(seed, config.array.columns), config)
+        lists = plan.images.get(LocalMemory.LIST, b"")
+        for index, operation in enumerate(plan.operations):
+            for command in computes(plan, index) if operation.pixels > 1 else ():
+                fields = command.fields
+                entries = np.frombuffer(lists, "<u4")[fields["list"] :][: fields["steps"]] & 0xFFFF
+                last = fields["source"] + sum(
+                    (fields[loop] - 1) * fields[f"source_{loop}"] for loop in ("outer", "middle", "inner")
+                )
+                assert last + int(entries.max()) <= command.reads.max()
+                shorter += fields["lanes"] < operation.pixels * operation.output_channels
+    assert shorter > 5
+
+
+@pytest.mark.parametrize(
+    ("change", "pixels"),
+    [({}, 2), ({"pixel_bytes": 9}, 1), ({"bits": 1, "pixel_bytes": 8}, 1), ({"width": 1}, 1)],
+    ids=str,
+)
+def test_only_whole_codes_that_lie_side_by_side_come_of_one_window(
+    change: dict[str, int], pixels: int, widest: None
+) -> None:
+    plan = planned(first_layer(), array(16, 16, 8))
+    sources, target = (plan.storages["x"],), plan.storages["t0"]
+    operation = wide_windows.make_convolution(plan, 0, sources, dataclasses.replace(target, **change))
+    assert operation.pixels == pixels
+
+
+@pytest.mark.parametrize(("outputs", "most"), [(1, 16), (3, 5), (8, 2), (9, 1), (16, 1), (17, 1)])
+def test_there_are_as_many_pixels_as_the_columns_hold(outputs: int, most: int, widest: None) -> None:
+    maker = GraphMaker((4, 40, 2))
+    graph = maker.finish(maker.convolution("x", outputs, Window((1, 1))))
+    assert planned(graph, array(16, 16, 8)).operations[0].pixels == most
+
+
+def test_pixels_are_as_many_as_a_row_has(widest: None) -> None:
+    maker = GraphMaker((9, 3, 2))
+    graph = maker.finish(maker.convolution("x", 1, Window((1, 1))))
+    assert planned(graph, array(16, 16, 8)).operations[0].pixels == 3
+
+
+def test_windows_are_no_wider_than_the_room_between_rows(widest: None) -> None:
+    """Two rows of a kernel never have weights for one byte."""
+    maker = GraphMaker((9, 4, 1))
+    graph = maker.finish(maker.convolution("x", 1, Window((3, 1), (1, 1))))
+    # Of four pixels beside one another; three apart, of which a row has two, are wider than the map.
+    assert planned(graph, array(16, 16, 8)).operations[0].pixels == 4
+    maker = GraphMaker((9, 4, 1))
+    graph = maker.finish(maker.convolution("x", 1, Window((3, 1), (1, 3), pads=(0, 0, 0, 3))))
+    assert planned(graph, array(16, 16, 8)).operations[0].pixels == 3
+
+
+@pytest.mark.parametrize(
+    ("memory", "pixels"),
+    [
+        ({}, 4),
+        # Lists for four and for fewer pixels; a quarter of the memory.
+        ({"list_entries": 128}, 2),
+        ({"weight_bytes": 512}, 3),
+    ],
+)
+def test_there_is_room_for_lists_and_weights(memory: dict[str, int], pixels: int, widest: None) -> None:
+    maker = GraphMaker((6, 11, 4))
+    graph = maker.finish(maker.convolution("x", 1, Window((3, 3))))
+    assert planned(graph, array(4, 4, 1, **memory)).operations[0].pixels == pixels
+
+
+def test_dead_channels_are_skipped_in_wide_windows_as_well() -> None:
+    config, graph = array(16, 16, 8), first_layer()
+    (layer,) = graph.layers
+    layer.weights[:, 1] = 0
+    plan = planned(graph, config)
+    assert plan.operations[0].fold == "2 pixels a window, 2 of 3 words, 67% of all"
+    assert differing_bytes(graph, encode(plan), config, order=ORDERS[0]) == 0
+
+
+@st.composite
+def few_outputs(draw) -> Generated:
+    """A convolution with few outputs, in front of it perhaps a pointwise one, and behind it perhaps another block."""
+    made = Maker(
+        np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(FORMS)), draw(st.booleans()), LIMITS
+    )
+    made.start((1, draw(st.integers(1, 4)), draw(st.integers(1, 10)), draw(st.integers(1, 10))))
+    if draw(st.booleans()):
+        convolve(draw, made, largest=1)
+    convolve(draw, made, outputs=draw(st.integers(1, 4)))
+    behind = draw(st.sampled_from(["", "residual", "maximum", "convolve", "split", "concatenate", "depthwise"]))
+    if behind:
+        BLOCKS[behind](draw, made)
+    return made.finish()
+
+
+@needs_reference
+@pytest.mark.parametrize("config", ARRAYS[:2], ids=name_of)
+@given(network=few_outputs(), order=st.sampled_from(ORDERS))
+@settings(PATIENT, max_examples=25, derandomize=True)
+def test_the_bytes_are_onnx_runtimes(config: Config, network: Generated, order: str) -> None:
+    with kept(network, f"wide_windows_{name_of(config)}"):
+        graph = assert_exact(network.model, network.feeds(0))
+        assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
+
+
+@needs_reference
+@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@given(network=few_outputs())
+@settings(PATIENT, max_examples=10, derandomize=True)
+def test_bytes_and_cycles_on_the_core(preset: str, network: Generated) -> None:
+    with kept(network, f"wide_windows_on_the_core_{preset}"):
+        assert_right(verify(network.model, PRESETS[preset], samples=1))
