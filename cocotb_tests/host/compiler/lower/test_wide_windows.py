@@ -22,9 +22,8 @@ from lutterfly.host.compiler.lower import wide_windows
 from lutterfly.host.graph import Convolution, Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify
-from networks.blocks import BLOCKS, convolve
-from networks.generated import FORMS, Generated, Maker
-from networks.generated import TINY as LIMITS
+from networks.few_outputs import few_outputs
+from networks.generated import Generated
 from oracles.exactness import assert_exact, assert_right, needs_reference
 from oracles.execution import differing_bytes
 from oracles.kept import PATIENT, kept
@@ -201,6 +200,16 @@ def test_there_is_room_for_lists_and_weights(memory: dict[str, int], pixels: int
     assert planned(graph, array(4, 4, 1, **memory)).operations[0].pixels == pixels
 
 
+def test_averages_whose_border_does_not_count_are_wide_in_every_border_class(widest: None) -> None:
+    maker, config = GraphMaker((7, 11, 1)), array(8, 8, 4)
+    graph = maker.finish(maker.average_pool("x", Window((3, 3), (1, 2), pads=(1, 1, 1, 1))))
+    plan = planned(graph, config)
+    assert plan.operations[0].pixels == 5
+    assert plan.operations[0].fold.endswith("border classes")
+    for order in ORDERS:
+        assert differing_bytes(graph, encode(plan), config, order=order) == 0
+
+
 def test_dead_channels_are_skipped_in_wide_windows_as_well() -> None:
     config, graph = array(16, 16, 8), first_layer()
     (layer,) = graph.layers
@@ -208,22 +217,6 @@ def test_dead_channels_are_skipped_in_wide_windows_as_well() -> None:
     plan = planned(graph, config)
     assert plan.operations[0].fold == "2 pixels a window, 2 of 3 words, 67% of all"
     assert differing_bytes(graph, encode(plan), config, order=ORDERS[0]) == 0
-
-
-@st.composite
-def few_outputs(draw) -> Generated:
-    """A convolution with few outputs, in front of it perhaps a pointwise one, and behind it perhaps another block."""
-    made = Maker(
-        np.random.default_rng(draw(st.integers(0, 2**16))), draw(st.sampled_from(FORMS)), draw(st.booleans()), LIMITS
-    )
-    made.start((1, draw(st.integers(1, 4)), draw(st.integers(1, 10)), draw(st.integers(1, 10))))
-    if draw(st.booleans()):
-        convolve(draw, made, largest=1)
-    convolve(draw, made, outputs=draw(st.integers(1, 4)))
-    behind = draw(st.sampled_from(["", "residual", "maximum", "convolve", "split", "concatenate", "depthwise"]))
-    if behind:
-        BLOCKS[behind](draw, made)
-    return made.finish()
 
 
 @needs_reference
