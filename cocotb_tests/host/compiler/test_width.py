@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import pytest
+
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.host.compiler import CompileError, plan_graph
+from lutterfly.host.compiler.cluster import by_layer
+from lutterfly.host.compiler.cluster.by_layer import plan_by_layer
 from lutterfly.host.compiler.data.spread import Spread
 from lutterfly.host.compiler.width import fastest
 from quantised.few_outputs import ARRAYS, first_layer, neighbours, planned
 
 
 def test_they_are_chosen_only_where_all_is_faster() -> None:
-    """Also on several cores; and often they are."""
+    """And often they are."""
     faster = 0
     for config in ARRAYS:
         for seed in range(30):
@@ -40,3 +47,12 @@ def test_the_faster_plan_counts_whichever_it_is() -> None:
     asked.clear()
     assert fastest(lambda wide: plan(wide, pixels=1)).plans[0].has_wide_windows
     assert asked == [True]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_cores_that_share_an_inference_are_planned_with_them_and_without(
+    wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_layer, "fastest", lambda plan: plan(wide))
+    spread = plan_by_layer(first_layer(), dataclasses.replace(ARRAYS[0], cluster=ClusterConfig(2)))
+    assert [operation.pixels for plan in spread.plans for operation in plan.operations] == [1 + wide] * 2

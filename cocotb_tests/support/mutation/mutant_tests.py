@@ -116,6 +116,7 @@ BESIDE_NAMES = {
     "averaging": ("average",),
     "axes": ("rewriting",),
     "binary_body": ("binary",),
+    "by_layer": ("width",),
     "body": ("fpc",),
     "channel_parts": ("permute",),
     "channel_use": ("permute",),
