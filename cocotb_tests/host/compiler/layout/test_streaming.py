@@ -56,9 +56,11 @@ def test_a_layer_that_waits_for_its_input_leaves_it_the_cycles_between_results(c
 
 def test_constants_of_a_layer_that_can_begin_early_stay() -> None:
     """Others are streamed instead: each group of rows would load them again."""
-    config = dataclasses.replace(ARRAYS[0], memory=dataclasses.replace(ARRAYS[0].memory, parameter_bytes=1 << 10))
-    maker, window = GraphMaker((24, 24, 3)), Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
-    name = maker.convolution("x", 16, window)
+    config = dataclasses.replace(
+        ARRAYS[0], memory=dataclasses.replace(ARRAYS[0].memory, feature_bytes=1 << 15, parameter_bytes=1 << 10)
+    )
+    maker, window = GraphMaker((48, 48, 3)), Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
+    name = maker.convolution(maker.convolution("x", 16, window), 16, window)
     for _ in range(8):
         name = maker.convolution(name, 16, Window((1, 1)))
     plan = plan_graph(maker.finish(name), config)
