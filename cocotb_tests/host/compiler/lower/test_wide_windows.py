@@ -22,7 +22,7 @@ from lutterfly.host.compiler.lower import wide_windows
 from lutterfly.host.graph import Convolution, Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify
-from networks.few_outputs import few_outputs
+from networks.blocks.few_outputs import few_outputs
 from networks.generated import Generated
 from oracles.exactness import assert_exact, assert_right, needs_reference
 from oracles.execution import differing_bytes

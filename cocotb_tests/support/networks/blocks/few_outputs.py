@@ -7,8 +7,10 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from networks.blocks import BLOCKS, convolve
 from networks.generated import FORMS, TINY, Generated, Maker
+
+from .kinds import BLOCKS
+from .steps import convolve
 
 
 @st.composite
