@@ -116,6 +116,7 @@ BESIDE_NAMES = {
     "averaging": ("average",),
     "axes": ("rewriting",),
     "binary_body": ("binary",),
+    "by_layer": ("width",),
     "body": ("fpc",),
     "channel_parts": ("permute",),
     "channel_use": ("permute",),
@@ -157,6 +158,7 @@ BESIDE_NAMES = {
     "residences": ("tiles", "occupancy"),
     "trunk": ("moves", "arranging"),
     "wide_products": ("rewriting",),
+    "wide_windows": ("width",),
 }
 #: About the seconds that tests take, where it is more than a few; with the folder where others have the same name.
 SECONDS = {
@@ -185,6 +187,8 @@ SECONDS = {
     "sharing": 30,
     "verify": 20,
     "views": 25,
+    "wide_windows": 45,
+    "width": 15,
 }
 FEW_SECONDS = 5
 #: Tests near to a mutant of ``golden/`` or ``host/`` take so many seconds together, in about.

@@ -15,6 +15,7 @@ from ..layout.arena import plan_arenas
 from ..lower.operations import planned_lowering
 from ..passes import COMMANDS, LAYOUTS, OPERATIONS, REWRITES, run
 from ..rewrite.permute import permuted
+from ..width import fastest
 from .choice import choose_parts
 from .local import local_graphs
 from .meetings import check_meetings
@@ -44,7 +45,6 @@ def plan_by_layer(graph: Graph, config: Config, *, permute: bool = True) -> Spre
     best: tuple[Plan, list[Parts], Spread] | None = None
     for network in versions:
         for parts, found in _plans(network):
-            predict_together(found.plans)
             if best is None or found.predicted_cycles < best[-1].predicted_cycles:
                 best = network, parts, found
     assert best is not None
@@ -55,7 +55,7 @@ def plan_by_layer(graph: Graph, config: Config, *, permute: bool = True) -> Spre
 
 
 def _plans(network: Plan) -> Iterator[tuple[list[Parts], Spread]]:
-    """Plans of all cores in several ways, whose cycles are predicted before the next one is asked for.
+    """Plans of all cores in several ways, with their predicted cycles.
 
     All on the first core is the last one, unless another one takes less than its array alone.
     """
@@ -69,17 +69,28 @@ def _plans(network: Plan) -> Iterator[tuple[list[Parts], Spread]]:
     for parts in ways:
         # What is right for one core may be too much for a part with what it exchanges.
         try:
-            found.append(plan_parts(network, parts))
+            found.append(_predicted(network, parts))
         except CompileError:
             continue
         yield parts, found[-1]
     if all(way.predicted_cycles > least for way in found):
         try:
-            yield alone, plan_parts(network, alone)
+            yield alone, _predicted(network, alone)
         except CompileError:
             # What is too much for one core may be right for several.
             if not found:
                 raise
+
+
+def _predicted(network: Plan, parts: Sequence[Parts]) -> Spread:
+    """The plans of all cores with their predicted cycles, see :func:`plan_parts`."""
+
+    def plan(wide: bool) -> Spread:
+        spread = plan_parts(dataclasses.replace(network, has_wide_windows=wide), parts)
+        predict_together(spread.plans)
+        return spread
+
+    return fastest(plan)
 
 
 def _tell_model_words(plans: Sequence[Plan], originals: Sequence[Plan]) -> None:
@@ -149,6 +160,7 @@ def local_plans(network: Plan, parts: Sequence[Parts]) -> list[Plan]:
             views=local.views,
             excerpts=local.excerpts,
             exchanges=local.exchanges,
+            has_wide_windows=network.has_wide_windows,
         )
         for local in local_graphs(graph, parts, alike)
     ]

@@ -19,6 +19,7 @@ from ..data.errors import CompileError
 from ..data.job import Job
 from ..data.plan import Plan
 from ..data.units import capacity, list_share, unit_bytes
+from ..layout.folds import head_start
 from ..layout.parts import Geometry, ranges
 
 #: Cycles that one more job and one more LOAD cost.
@@ -37,7 +38,7 @@ class Item:
     loads : int
         How often it is loaded in an inference, if it is streamed.
     load : int
-        Bus cycles of each time.
+        Bus cycles of each time, with those that the first layer begins later for it.
     time : int
         Array cycles in an inference that use it.
     """
@@ -204,7 +205,8 @@ def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, units: Sequ
         if pieces == len(geometry.tiles):
             parts = 1
     size = sum(units[tiles.start : tiles.stop])
-    return Item(size, parts, load_cycles(plan.config, memory, size), operation.cycles(height, width, tiles))
+    load = load_cycles(plan.config, memory, size) + (0 if index in plan.cuts else head_start(plan, operation))
+    return Item(size, parts, load, operation.cycles(height, width, tiles))
 
 
 def _estimate(streamed: Sequence[Item], pace: float, time: int) -> float:

@@ -26,6 +26,8 @@ class Network:
     exchanges : dict of str to Exchange
         By the names of the network's tensors, what the cores give one another of it. All of them meet at a barrier for
         each, in this order.
+    has_wide_windows : bool
+        Whether a window may compute several pixels, where that is faster.
     """
 
     graph: Graph
@@ -33,6 +35,7 @@ class Network:
     views: Views = field(default_factory=dict)
     excerpts: dict[str, Excerpt] = field(default_factory=dict)
     exchanges: dict[str, Exchange] = field(default_factory=dict)
+    has_wide_windows: bool = True
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """The layers that read ``tensor``, with their indices."""

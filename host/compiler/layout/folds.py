@@ -12,6 +12,7 @@ import numpy as np
 from ....golden.config import Config
 from ....golden.timing.bus import run_cycles
 from ...graph import Tensor, Window
+from ..data.operation import Operation
 from ..data.plan import Plan
 from ..data.storage import Fold, Storage
 from ..lower.operations import planned_lowering
@@ -59,6 +60,20 @@ def load_estimate(storage: Storage, source: Tensor, config: Config) -> int:
         return height * math.ceil(source.row_bytes / beat) if storage.gap else math.ceil(source.size_bytes / beat)
     loaded = np.count_nonzero(source_rows(storage, height) >= 0)
     return loaded * max(width * math.ceil(source.pixel_bytes / beat), run_cycles(config, source.row_bytes))
+
+
+def head_start(plan: Plan, operation: Operation) -> int:
+    """Cycles by which the first layer is done sooner if it begins while its input arrives; of other layers none.
+
+    It cannot where it has constants that are loaded in every inference: each group of rows would load them again.
+    """
+    layer = operation.layer
+    if operation.index != 0 or layer.input not in plan.graph.inputs:
+        return 0
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    loading = load_estimate(plan.storages[layer.input], plan.graph.tensors[layer.input], plan.config)
+    done, _ = row_groups(plan, operation, loading)
+    return max(loading + operation.cycles(height, width, range(operation.tiles)) - int(done), 0)
 
 
 def fold_choices(plan: Plan, name: str) -> list[Storage]:

@@ -30,9 +30,10 @@ def row_groups(plan: Plan, operation: Operation, input_cycles: int) -> tuple[flo
     rows, width, _ = plan.graph.tensors[first.output].shape
     loading = input_cycles / rows
     computing = operation.cycles(rows, width, range(operation.tiles)) / rows
-    # Results are written first; while the layer computes, the LOAD gets the cycles that they leave.
-    written = operation.tiles * width
-    loading_beside = loading * computing / max(computing - written, 1)
+    # Results are written first, a window's in a cycle; while the layer computes, the LOAD gets the cycles that they
+    # leave. Where the layer waits for it, both take what both write.
+    written = operation.tiles * -(-width // operation.pixels)
+    loading_beside = min(loading * computing / max(computing - written, 1), loading + written)
 
     def cost(groups: tuple[int, ...]) -> float:
         """When the last of ``groups`` has been computed."""

@@ -11,12 +11,12 @@ from ....golden.timing.bus import command_cycles
 from ....golden.timing.issue import result_groups
 from ..data.network import Network
 from ..data.operation import Connectivity, Operation
-from ..data.storage import Storage
+from ..data.storage import Addresses, Storage
 from ..steps.connections import Run, plan_runs
 from ..steps.windows import cover, describe, tap_offsets
 
 #: Cycles that one more command costs, beside those in which it is read.
-_COMMAND_COST = 8
+COMMAND_COST = 8
 
 
 class ArrayOperation(Operation):
@@ -41,9 +41,9 @@ class ArrayOperation(Operation):
         self.outputs = len(self.kernel)
         self.zero_point = network.graph.tensors[self.layer.inner].zero_point
         height, width, _ = network.graph.tensors[self.layer.output].shape
-        self.windows = height * width
+        self.windows = self._windows_of(height, width)
         channels = self._plan_tiles()
-        self.offsets = tap_offsets(self.layer.window, channels, sources[0])
+        self.offsets = self._plan_offsets(channels)
         self.runs = self._plan_runs()
         self.tile_steps = np.concatenate([np.full(len(run.tiles), len(run.starts)) for run in self.runs])
         self.fold = self._describe(channels)
@@ -62,12 +62,16 @@ class ArrayOperation(Operation):
         self.origins = [0] * self.tiles
         return self.kernel.shape[3]
 
+    def _plan_offsets(self, channels: int) -> Addresses:
+        """Where the bytes of a window lie that reads so many channels, see :attr:`offsets`."""
+        return tap_offsets(self.layer.window, channels, self.sources[0])
+
     def _plan_runs(self) -> list[Run]:
         """Choose the words of each tile: for the fewest cycles of the whole output."""
         groups, least = self._groups, command_cycles(self.config)
 
         def cost(tiles: int, steps: float) -> float:
-            return max(tiles * self.windows * self.array_tiles * max(steps, groups), least) + _COMMAND_COST
+            return max(tiles * self.windows * self.array_tiles * max(steps, groups), least) + COMMAND_COST
 
         runs = plan_runs(
             self.offsets.reshape(-1),
@@ -135,10 +139,16 @@ class ArrayOperation(Operation):
     def _cycles_before(self) -> list[int]:
         return [0, *np.maximum(self.tile_steps, self._groups).cumsum().tolist()]
 
+    def _windows_of(self, rows: int, columns: int) -> int:
+        """Windows of so many rows and columns of the output."""
+        return rows * -(-columns // self.pixels)
+
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """Those of each tile, for every pixel."""
-        return rows * columns * self.array_tiles * (self._steps_before[tiles.stop] - self._steps_before[tiles.start])
+        """Those of each tile, for every window."""
+        of_window = self._steps_before[tiles.stop] - self._steps_before[tiles.start]
+        return self._windows_of(rows, columns) * self.array_tiles * of_window
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
         """A step a cycle, or a group of results, whichever takes longer."""
-        return rows * columns * self.array_tiles * (self._cycles_before[tiles.stop] - self._cycles_before[tiles.start])
+        of_window = self._cycles_before[tiles.stop] - self._cycles_before[tiles.start]
+        return self._windows_of(rows, columns) * self.array_tiles * of_window

@@ -37,7 +37,7 @@ class BorderedAverage(Operation):
         super().__init__(network, whole.index, whole.sources, whole.target)
         self.whole = whole
         self.tiles, self.tile_channels = whole.tiles, whole.tile_channels
-        self.reads_own_channels = whole.reads_own_channels
+        self.reads_own_channels, self.pixels = whole.reads_own_channels, whole.pixels
         window, self.input_size = self.layer.window, network.graph.tensors[self.layer.input].shape[:2]
         #: Elements of a window in the map, in the order of the parameters.
         self.counts = tuple(self.layer.multipliers)

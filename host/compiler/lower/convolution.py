@@ -9,17 +9,13 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAC
 from ....golden.isa import Opcode
 from ....golden.memories import LIST_ENTRY_BYTES, LocalMemory
 from ....golden.timing.issue import result_groups
-from ...graph import Layer
 from ..data.command import Command
 from ..data.constant import Constant
 from ..data.job import Job
-from ..data.network import Network
-from ..data.operation import Lowering
 from ..data.storage import Addresses
 from ..data.units import list_share
 from ..steps.connections import Run
@@ -27,7 +23,6 @@ from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
 from ..steps.images import channel_parameters, step_list, table_constants
 from ..steps.windows import places, window_pitches
 from .array_operation import ArrayOperation
-from .average import products
 
 
 class ConvolutionOperation(ArrayOperation):
@@ -109,8 +104,8 @@ class ConvolutionOperation(ArrayOperation):
 
     def _command(self, job: Job, run: Run, tiles: range) -> Command:
         """The command of some tiles of a run."""
-        layer, (source,), target = self.layer, job.sources, job.target
-        first, below, beside = window_pitches(layer.window, source)
+        layer, target = self.layer, job.target
+        windows, below, beside = self._windows(job)
         channels = self.channels(tiles, self.outputs)
         at_once = self.tile_channels // self.array_tiles
         writes = target.addresses(job.rows, job.columns, channels)
@@ -119,12 +114,12 @@ class ConvolutionOperation(ArrayOperation):
             job,
             self.engine,
             steps=len(run.starts),
-            source=first + run.from_tile(tiles.start) + job.rows.start * below + job.columns.start * beside,
+            source=int(windows[0, 0]) + run.from_tile(tiles.start),
             destination=int(writes[0]),
             tiles=Tiles(len(channels), at_once, run.pitch, bits=target.bits),
             windows=(
                 Loop(len(job.rows), below, target.row_pitch),
-                Loop(len(job.columns), beside, target.pixel_pitch),
+                Loop(len(job.columns), beside, target.pixel_pitch * job.columns.step),
             ),
             codes=Codes(
                 self.zero_point,
@@ -137,10 +132,15 @@ class ConvolutionOperation(ArrayOperation):
             entry=int(before) if self._has_tile_lists else self._distinct_lists[self._list(run).image],
         )
         fields["weight"] = job.addresses[LocalMemory.WEIGHT] + self.array_tiles * int(before)
-        y, x = np.ogrid[job.rows.start : job.rows.stop, job.columns.start : job.columns.stop]
-        windows = (first + y * below + x * beside)[..., None]
-        reads = (windows + self._used(run, tiles)).reshape(-1)
+        reads = (windows[..., None] + self._used(run, tiles)).reshape(-1)
         return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+
+    def _windows(self, job: Job) -> tuple[Addresses, int, int]:
+        """First bytes of a job's windows, int64[rows, columns], and bytes from one to that below and that beside it."""
+        first, below, beside = window_pitches(self.layer.window, job.sources[0])
+        rows, columns = job.rows, job.columns
+        y, x = np.ogrid[rows.start : rows.stop, columns.start : columns.stop : columns.step]
+        return first + y * below + x * beside, below, beside * columns.step
 
     def _used(self, run: Run, tiles: range) -> Addresses:
         """Bytes from the layer's window to those that some tiles of a run need: int64[bytes]."""
@@ -156,20 +156,6 @@ class ConvolutionOperation(ArrayOperation):
                 for tile in tiles
             ]
         )
-
-
-def _takes(network: Network, layer: Layer) -> bool:
-    return layer.groups == 1 and network.graph.tensors[layer.input].bits == CODE_BITS
-
-
-LOWERING = Lowering(
-    products(ConvolutionOperation),
-    (MAC,),
-    _takes,
-    reads_folds=True,
-    is_tile_inner=True,
-    bits=(CODE_BITS, BINARY_BITS),
-)
 
 
 def weight_words(

@@ -11,7 +11,6 @@ from ..data.plan import Plan
 from ..data.storage import Storage
 from . import (
     binary_convolution,
-    convolution,
     copy,
     depthwise,
     fast_pointwise,
@@ -19,6 +18,7 @@ from . import (
     lanewise,
     matrix_product,
     signs,
+    wide_windows,
 )
 from .butterfly_fit import missing_engines
 from .pairs import add, maximum, multiply
@@ -26,7 +26,7 @@ from .pairs import add, maximum, multiply
 #: For each layer the first one counts that takes it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (
     depthwise.LOWERING,
-    convolution.LOWERING,
+    wide_windows.LOWERING,
     grouped.LOWERING,
     matrix_product.LOWERING,
     fast_pointwise.LOWERING,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
+from lutterfly.host.compiler.layout.folds import head_start, load_estimate
 from lutterfly.host.compiler.layout.streaming import COMMAND_COST, MOST_GROUPS, _candidates, row_groups
 from lutterfly.host.graph import Window
+from quantised.few_outputs import ARRAYS
 from quantised.graphs import GraphMaker
 
 
@@ -30,3 +35,42 @@ def test_the_end_is_that_of_the_slower_of_both_and_a_group(channels: int) -> Non
         assert max(loading, computing) < end <= loading + computing + COMMAND_COST
     # Nothing to wait for.
     assert row_groups(plan, operation, 0)[1] == (30,)
+
+
+@pytest.mark.parametrize("columns", [8, 16])
+def test_a_layer_that_waits_for_its_input_leaves_it_the_cycles_between_results(columns: int) -> None:
+    """The DMA writes in every cycle without a result: both together take what both write, where the array waits."""
+    config = dataclasses.replace(ARRAYS[0], array=dataclasses.replace(ARRAYS[0].array, columns=columns))
+    config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=1 << 17))
+    maker = GraphMaker((64, 64, 4))
+    window = Window((1, 1), (1, 2))
+    plan = plan_graph(maker.finish(maker.convolution("x", columns, window)), config)
+    (operation,), loading = plan.operations, load_estimate(plan.storages["x"], plan.graph.tensors["x"], config)
+    computing = operation.cycles(64, 32, range(operation.tiles))
+    written = operation.tiles * 64 * 32
+    end, groups = row_groups(plan, operation, loading)
+    assert len(groups) > 1
+    assert loading < end < loading + written + computing / 2
+    assert abs(plan.predictions[0].cycles - end) < 0.1 * end
+
+
+def test_constants_of_a_layer_that_can_begin_early_stay() -> None:
+    """Others are streamed instead: each group of rows would load them again."""
+    config = dataclasses.replace(
+        ARRAYS[0], memory=dataclasses.replace(ARRAYS[0].memory, feature_bytes=1 << 15, parameter_bytes=1 << 10)
+    )
+    maker, window = GraphMaker((48, 48, 3)), Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
+    name = maker.convolution(maker.convolution("x", 16, window), 16, window)
+    for _ in range(8):
+        name = maker.convolution(name, 16, Window((1, 1)))
+    plan = plan_graph(maker.finish(name), config)
+    streamed = [
+        index
+        for index, segments in plan.segments[LocalMemory.PARAMETER].items()
+        if any(segment.is_streamed for segment in segments)
+    ]
+    assert streamed
+    assert 0 not in streamed
+    assert sum(job.index == 0 for job in plan.jobs) > 1
+    assert head_start(plan, plan.operations[0]) > 0
+    assert head_start(plan, plan.operations[1]) == 0

@@ -18,7 +18,7 @@ from lutterfly.host.compiler.data.storage import Storage
 from lutterfly.host.compiler.layout.arena import aligned, plan_arena
 from lutterfly.host.compiler.layout.borders import plan_borders
 from lutterfly.host.compiler.layout.folds import fold_storage, source_rows
-from lutterfly.host.compiler.lower import convolution, operations
+from lutterfly.host.compiler.lower import convolution, operations, wide_windows
 from lutterfly.host.compiler.schedule.transfers import fill_border, load, store
 from lutterfly.host.compiler.steps.connections import Run
 from lutterfly.host.compiler.steps.windows import cover, tap_offsets
@@ -58,9 +58,9 @@ def all_bytes(operation: convolution.ConvolutionOperation) -> list[Run]:
 
 def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     """Let all lowerings take elements of another width, and convolutions whatever they read."""
-    dense = dataclasses.replace(convolution.LOWERING, takes=lambda _, layer: isinstance(layer, Convolution))
+    dense = dataclasses.replace(wide_windows.LOWERING, takes=lambda _, layer: isinstance(layer, Convolution))
     others = tuple(
-        dataclasses.replace(dense if lowering is convolution.LOWERING else lowering, bits=(bits,))
+        dataclasses.replace(dense if lowering is wide_windows.LOWERING else lowering, bits=(bits,))
         for lowering in operations.LOWERINGS
     )
     monkeypatch.setattr(operations, "LOWERINGS", others)

@@ -19,7 +19,7 @@ from lutterfly.golden.units import Queue
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.data.operation import Lowering, Operation
-from lutterfly.host.compiler.lower import convolution, lanewise, operations
+from lutterfly.host.compiler.lower import convolution, lanewise, operations, wide_windows
 from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
 from lutterfly.host.session.verify import verify
 from networks.families.builder import Net
@@ -213,7 +213,7 @@ class Correlation(Product):
 
 
 CORRELATION = dataclasses.replace(
-    convolution.LOWERING, layers={Correlation: convolution.ConvolutionOperation}, takes=lambda *_: True
+    wide_windows.LOWERING, layers={Correlation: convolution.ConvolutionOperation}, takes=lambda *_: True
 )
 
 

@@ -1,0 +1,102 @@
+"""Graphs whose convolutions have few outputs, and small arrays with more columns than these need."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.passes import PASSES, run
+from lutterfly.host.graph import Graph, Window
+from quantised.graphs import GraphMaker
+
+TINY = PRESETS["tiny"]
+
+
+def array(lanes: int, columns: int, requant_lanes: int, **memory: int) -> Config:
+    """A small configuration with an array of this size."""
+    return dataclasses.replace(
+        TINY,
+        array=ArrayConfig(lanes=lanes, columns=columns, requant_lanes=requant_lanes),
+        memory=dataclasses.replace(TINY.memory, **memory),
+        axi=PRESETS["ecp5-85k"].axi if lanes >= 8 else TINY.axi,
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY),
+    )
+
+
+ARRAYS = (array(16, 16, 8), array(8, 8, 4), array(4, 4, 1))
+
+
+def window_of(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:
+    """A window of any stride, dilation and padding, in rows and columns apart."""
+    while True:
+        kernel = tuple(map(int, rng.integers(1, 5, 2)))
+        window = Window(
+            kernel,
+            tuple(map(int, rng.integers(1, 4, 2))),
+            tuple(map(int, rng.integers(1, 4, 2))),
+            tuple(map(int, rng.integers(0, 4, 4))),
+        )
+        if min(window.output_size(*shape[:2])) > 0:
+            return window
+
+
+def neighbours(seed: int, columns: int, *, most: int = 14) -> Graph:
+    """A convolution with few outputs, between layers of other kinds."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, most)), int(rng.integers(1, most)), int(rng.choice([1, 2, 3, 4, 7])))
+    maker = GraphMaker(shape, seed=seed, zero_point=int(rng.integers(-128, 128)))
+    name = "x"
+    before = rng.choice(["", "convolution", "pool", "slice", "crop", "depthwise"])
+    if before == "convolution":
+        name = maker.convolution(name, int(rng.integers(1, 6)), Window((1, 1)))
+    elif before == "pool":
+        name = maker.max_pool(name, Window((3, 3), pads=(1, 1, 1, 1)))
+    elif before == "slice":
+        trunk = maker.convolution(name, 6, Window((1, 1)), zero_point=3)
+        name = maker.slice(trunk, int(rng.integers(0, 3)), 3)
+    elif before == "crop" and min(shape[:2]) > 2:
+        name = maker.crop(maker.convolution(name, 3, Window((1, 1))), (1, 0, 0, 1))
+    elif before == "depthwise":
+        name = maker.depthwise(name, Window((3, 3), pads=(1, 1, 1, 1)))
+    window, outputs = window_of(rng, maker.graph.tensors[name].shape), int(rng.integers(1, columns // 2 + 1))
+    name = maker.convolution(name, outputs, window, table=bool(rng.integers(2)))
+    behind = rng.choice(["", "add", "pool", "concat", "slice", "depthwise", "convolution", "product"])
+    if behind == "add":
+        name = maker.add(name, maker.convolution(name, outputs, Window((1, 3), pads=(0, 1, 0, 1))))
+    elif behind == "pool":
+        return maker.finish(maker.max_pool(name, Window((2, 3), pads=(1, 1, 1, 1))), name)
+    elif behind == "concat":
+        beside = maker.convolution(name, int(rng.integers(1, 5)), Window((1, 1)))
+        name = maker.concat(name, beside, tables=bool(rng.integers(2)))
+    elif behind == "slice":
+        name = maker.slice(name, 0, max(outputs // 2, 1))
+    elif behind == "depthwise":
+        name = maker.depthwise(name, Window((3, 3), (1, 2), pads=(1, 1, 1, 1)))
+    elif behind == "convolution":
+        name = maker.convolution(name, int(rng.integers(1, 20)), Window((3, 3), pads=(1, 1, 1, 1)))
+    elif behind == "product":
+        name = maker.multiply(name, maker.convolution(name, outputs, Window((1, 1))))
+    return maker.finish(name)
+
+
+def planned(graph: Graph, config: Config, *, wide: bool = True) -> Plan:
+    """What the passes make of a graph, with wide windows or without."""
+    return run(Plan(graph, config, given=graph, has_wide_windows=wide), PASSES)
+
+
+def name_of(config: Config) -> str:
+    return f"{config.array.lanes}x{config.array.columns}"
+
+
+def first_layer(channels: int = 8, size: tuple[int, int] = (12, 12), **options) -> Graph:
+    """A small map of three channels, of which 3x3 windows at stride 2 take one row in a word of 16 bytes, and two
+    neighbours likewise."""
+    maker = GraphMaker((*size, 3), zero_point=-7)
+    return maker.finish(maker.convolution("x", channels, Window((3, 3), (2, 2), pads=(0, 0, 1, 1)), **options))

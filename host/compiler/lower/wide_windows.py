@@ -1,0 +1,200 @@
+"""Wide windows: one window computes several neighbouring pixels, where a layer has few output channels.
+
+A layer with at most half as many output channels as the array has columns leaves the other columns idle. Here they
+compute the pixels beside: a window takes in all that ``pixels`` neighbouring pixels of a row need, and their results
+lie side by side in the output. So the layer is one with more outputs and a wider kernel, whose weights are those of the
+layer, moved by the stride from pixel to pixel, and zeros; the words that neighbours share are read once.
+
+What is left at the end of a row is a command of its own: of the same windows, as many results as there are pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.elements import BINARY_BITS, CODE_BITS
+from ....golden.engines import MAC
+from ....golden.memories import LocalMemory
+from ....golden.timing.bus import command_cycles
+from ...graph import Layer
+from ..data.command import Command
+from ..data.constant import Constant
+from ..data.job import Job
+from ..data.network import Network
+from ..data.operation import Connectivity, Lowering
+from ..data.storage import Addresses, Storage
+from ..data.units import list_share
+from ..steps.images import channel_parameters, step_list
+from ..steps.windows import places, tap_offsets
+from .array_operation import COMMAND_COST
+from .average import products
+from .convolution import ConvolutionOperation
+
+
+class WideConvolutionOperation(ConvolutionOperation):
+    """A product of one group whose windows compute ``pixels`` neighbouring pixels each. There is one tile.
+
+    Parameters
+    ----------
+    network, index, sources, target
+        As of every operation. The pixels of the target lie side by side.
+    pixels : int
+        At least 2: their channels fit the array's columns.
+
+    Attributes
+    ----------
+    taken : int64[columns]
+        Columns of the input that a window takes, from its first one on.
+    """
+
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage, pixels: int):
+        self.pixels = pixels
+        window = network.graph.layers[index].window
+        first, tap = np.ogrid[:pixels, : window.kernel[1]]
+        #: The place among them of each element of a kernel row, for each pixel: int64[pixels, kernel columns].
+        self.taken, self._place = np.unique(first * window.stride[1] + tap * window.dilation[1], return_inverse=True)
+        self._place = self._place.reshape(pixels, -1)
+        super().__init__(network, index, sources, target)
+
+    @cached_property
+    def kernel(self) -> npt.NDArray[np.int8]:
+        """int8[pixels * outputs, kernel rows, columns taken, channels]."""
+        weights = self.layer.weights
+        outputs, rows, _, channels = weights.shape
+        kernel = np.zeros((self.pixels, outputs, rows, len(self.taken), channels), np.int8)
+        for own, place in zip(kernel, self._place, strict=True):
+            own[:, :, place] = weights
+        return kernel.reshape(-1, *kernel.shape[2:])
+
+    def _plan_offsets(self, channels: int) -> Addresses:
+        """Where the bytes of a window lie that reads so many channels, see :attr:`offsets`."""
+        window = self.layer.window
+        kernel, dilation = (window.kernel[0], int(self.taken[-1]) + 1), (window.dilation[0], 1)
+        wide = dataclasses.replace(window, kernel=kernel, dilation=dilation)
+        return tap_offsets(wide, channels, self.sources[0])[:, self.taken]
+
+    def _parameters(self) -> Constant:
+        """Those of all output channels, again for each pixel."""
+        layer = self.layer
+        bias, multiplier = (np.tile(values, self.pixels) for values in (layer.bias, layer.multiplier))
+        return channel_parameters(layer, bias, multiplier, self.tile_channels, self.config)
+
+    @cached_property
+    def _distinct_lists(self) -> dict[bytes, int]:
+        """The lists of all pixels and of fewer, equal ones once, each with its first entry.
+
+        They are as long as each other, and have as many weights: for fewer pixels, words that are for the others alone
+        would lie beyond the map, so the first word is read instead.
+        """
+        (run,) = self.runs
+        images = dict.fromkeys(self._list_of(pixels) for pixels in range(self.pixels, 0, -1))
+        return {image: number * len(run.starts) for number, image in enumerate(images)}
+
+    def _list_of(self, pixels: int) -> bytes:
+        """The step list for so many pixels."""
+        (run,) = self.runs
+        read = np.zeros(len(run.starts), np.bool_)
+        read[places(self._used_by(pixels) - run.source, run.starts, self.config.array.lanes)[0]] = True
+        return step_list(np.where(read, run.starts, run.starts[0])).image
+
+    def _used_by(self, pixels: int) -> Addresses:
+        """Bytes from the layer's window to those that so many pixels need: int64[bytes]."""
+        used = self.kernel[: pixels * len(self.layer.weights)].any(axis=0)
+        return self.offsets[used]
+
+    def lower(self, job: Job) -> list[Command]:
+        """A command for all whole windows of the rows, and one for what is left of each."""
+        columns, (run,) = job.columns, self.runs
+        end = columns.stop - len(columns) % self.pixels
+        whole, left = range(columns.start, end, self.pixels), range(end, columns.stop)
+        commands = [self._command(dataclasses.replace(job, columns=whole), run, job.tiles)] if whole else []
+        return [*commands, self._shorter(job, left)] if left else commands
+
+    def _shorter(self, job: Job, columns: range) -> Command:
+        """The command of a window in each row that computes only these pixels, fewer than others do."""
+        (run,), pixels = self.runs, len(columns)
+        of_one = dataclasses.replace(job, columns=columns[:1])
+        command = self._command(of_one, run, job.tiles)
+        results = pixels * len(self.layer.weights)
+        entry = job.addresses[LocalMemory.LIST] + self._distinct_lists[self._list_of(pixels)]
+        command.fields |= {"lanes": results, "last_lanes": results, "list": entry}
+        command.reads = (self._windows(of_one)[0][..., None] + self._used_by(pixels)).reshape(-1)
+        command.writes = job.target.addresses(job.rows, columns)
+        return command
+
+    def _describe(self, channels: int) -> str:
+        """How windows read their input, for people."""
+        steps, whole = int(self.tile_steps[0]), self._dense_steps
+        words = f"{self.pixels} pixels a window, {steps}"
+        if steps < whole:
+            return f"{words} of {whole} words, {steps / whole:.0%} of all"
+        return f"{words} words per window, {self.offsets.size / (steps * self.config.array.lanes):.0%} useful"
+
+    @cached_property
+    def connectivity(self) -> Connectivity:
+        """What is off, of the layer's connections: each of them is there for every pixel."""
+        found = super().connectivity
+        return dataclasses.replace(
+            found,
+            connections=found.connections // self.pixels,
+            live_connections=found.live_connections // self.pixels,
+        )
+
+    def is_possible(self) -> bool:
+        """Whether a word has a place for every weight, and there is room for its lists and its tile's weights."""
+        memory, steps = self.config.memory, int(self.tile_steps[0])
+        entries = len(self._distinct_lists) * steps
+        # No byte of a row is one of the next row as well; and weights can be streamed, one tile beside the next.
+        is_single = np.unique(self.offsets).size == self.offsets.size
+        has_room = 2 * steps * self.config.weight_word_bytes <= memory.weight_bytes
+        return is_single and has_room and entries <= list_share(self.config)
+
+
+def make_convolution(
+    network: Network, index: int, sources: tuple[Storage, ...], target: Storage
+) -> ConvolutionOperation:
+    """The operation of a convolution that takes the fewest cycles: with a window for each pixel, or for several."""
+    narrow = ConvolutionOperation(network, index, sources, target)
+    choices = _wide(network, index, sources, target) if network.has_wide_windows else ()
+    return min((narrow, *choices), key=lambda operation: _cost(operation, target))
+
+
+def _wide(
+    network: Network, index: int, sources: tuple[Storage, ...], target: Storage
+) -> Iterator[WideConvolutionOperation]:
+    """Operations with wide windows, whose results lie side by side."""
+    outputs = len(network.graph.layers[index].weights)
+    if target.bits != CODE_BITS or target.pixel_pitch != outputs:
+        return
+    for pixels in range(2, min(network.config.array.columns // outputs, target.width) + 1):
+        operation = WideConvolutionOperation(network, index, sources, target, pixels)
+        if operation.is_possible():
+            yield operation
+
+
+def _cost(operation: ConvolutionOperation, target: Storage) -> int:
+    """Cycles of all commands of an output, if it is computed as a whole."""
+    least = command_cycles(operation.config)
+    left = target.width % operation.pixels
+    widths = [width for width in (target.width - left, left) if width]
+    of_commands = (operation.cycles(target.height, width, range(operation.tiles)) for width in widths)
+    return sum(max(cycles, least) + COMMAND_COST for cycles in of_commands)
+
+
+def _takes(network: Network, layer: Layer) -> bool:
+    return layer.groups == 1 and network.graph.tensors[layer.input].bits == CODE_BITS
+
+
+LOWERING = Lowering(
+    products(make_convolution),
+    (MAC,),
+    _takes,
+    reads_folds=True,
+    is_tile_inner=True,
+    bits=(CODE_BITS, BINARY_BITS),
+)
