@@ -19,6 +19,7 @@ from .arena_views import ArenaViews
 from .command_error import CommandError
 from .compute import compute_results, write_results, written_bytes
 from .flights import CommandQueue, Flight, MachineError, Memories
+from .landings import Landings
 from .poison import poison
 
 UInt8 = npt.NDArray[np.uint8]
@@ -53,6 +54,7 @@ class Core:
         self._queues: dict[Queue, CommandQueue] = {}
         #: Tokens that are given and not taken, of each pair of peers: giver, taker.
         self._tokens: Counter[tuple[Queue, Queue]] = Counter()
+        self._landings: Landings
         self._arena: ArenaViews
         self._observe: Observer | None = None
         self.memories: Memories = {
@@ -67,6 +69,7 @@ class Core:
             commands = arena[self.number][start : start + size].tobytes()
             self._queues[queue] = CommandQueue(queue, self.config, self.number, commands)
         self._tokens.clear()
+        self._landings = Landings(self.config)
 
     @property
     def done(self) -> bool:
@@ -146,6 +149,9 @@ class Core:
                 begun = (flight.memories for flight in self._queues[side.queue.peer].flights)
                 for image in (self.memories, *(own for own in begun if own is not self.memories)):
                     poison(image[memory], written, self._rng)
+                if opcode is Opcode.COMPUTE:
+                    issued, flight.early = self._landings.foresee(fields, after=bool(fields["after"]))
+                    self._landings.issue(fields, issued)
         except CommandError as error:
             raise self._error(error, index) from error
         side.flights.append(flight)
@@ -162,10 +168,12 @@ class Core:
             self._arena.complete_store(self.number, self._stored(flight.fields))
         elif flight.opcode is Opcode.COMPUTE:
             try:
-                results = compute_results(flight.fields, flight.memories, self.config, self._rng)
+                results = compute_results(flight.fields, flight.memories, self.config, self._rng, flight.early)
             except CommandError as error:
                 raise self._error(error, flight.index) from error
-            write_results(flight.fields, results, feature, self.config)
+            # Those that have begun see it as well; what they may read too early is poison then.
+            for image in (feature, *(later.memories[LocalMemory.FEATURE] for later in side.flights if later.early)):
+                write_results(flight.fields, results, image, self.config)
             if self._observe is not None:
                 self._observe(self.number, flight.index, feature)
         self._tokens[side.queue, side.queue.peer] += flight.fields["signal"]
