@@ -17,7 +17,7 @@ from ..units import ErrorCode, Queue, Unit
 from . import dma
 from .arena_views import ArenaViews
 from .command_error import CommandError
-from .compute import compute_results, write_results, written_bytes
+from .compute import check_fields, compute_results, write_results, written_bytes
 from .flights import CommandQueue, Flight, MachineError, Memories
 from .landings import Landings
 from .poison import poison
@@ -137,6 +137,8 @@ class Core:
             self._tokens[side.queue, side.queue.peer] += fields["signal"]
             return
         flight = Flight(index, opcode, fields, self.memories)
+        if opcode is Opcode.COMPUTE:
+            self._foresee(side, flight)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
             flight.memories = {memory: array.copy() for memory, array in self.memories.items()}
         try:
@@ -149,12 +151,21 @@ class Core:
                 begun = (flight.memories for flight in self._queues[side.queue.peer].flights)
                 for image in (self.memories, *(own for own in begun if own is not self.memories)):
                     poison(image[memory], written, self._rng)
-                if opcode is Opcode.COMPUTE:
-                    issued, flight.early = self._landings.foresee(fields, after=bool(fields["after"]))
-                    self._landings.issue(fields, issued)
         except CommandError as error:
             raise self._error(error, index) from error
         side.flights.append(flight)
+
+    def _foresee(self, side: CommandQueue, flight: Flight) -> None:
+        """Find what a COMPUTE command may read too early, and complete those that are surely complete by then."""
+        try:
+            check_fields(flight.fields, self.config)
+        except CommandError as error:
+            raise self._error(error, flight.index) from error
+        issued, flight.early = self._landings.foresee(flight.fields, after=bool(flight.fields["after"]))
+        self._landings.issue(flight.fields, issued)
+        flight.complete = issued.complete
+        while side.flights and side.flights[0].complete <= issued.begin:
+            self._complete(side)
 
     def _complete(self, side: CommandQueue) -> None:
         flight = side.flights.popleft()

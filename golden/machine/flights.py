@@ -48,7 +48,8 @@ class MachineError(Exception):
 class Flight:
     """A command between its beginning and its completion, with the memories as it sees them.
 
-    ``early`` is what a COMPUTE command may read before it has landed.
+    ``early`` is what a COMPUTE command may read before it has landed, ``complete`` when it has completed at the latest,
+    on the same timeline.
     """
 
     index: int
@@ -56,6 +57,7 @@ class Flight:
     fields: dict[str, int]
     memories: Memories
     early: EarlyReads | None = None
+    complete: int = 0
 
 
 @dataclass(eq=False)

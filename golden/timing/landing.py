@@ -15,15 +15,24 @@ from ..config import Config
 from ..engines.specifications import specification
 from .depths import burst_limit
 from .issue import command_parts, issue_rounds
-from .latencies import landing_latency
+from .latencies import finish_latency, landing_latency
+from .overheads import OVERHEADS
 
 
-def waits_for_results(command: Mapping[str, int], before: int | None, *, after: bool) -> bool:
-    """Whether the hardware lets a COMPUTE command wait until every earlier result has landed.
+def lead(config: Config, command: Mapping[str, int], before: int, *, after: bool) -> int | None:
+    """How many cycles before all earlier results have landed the hardware lets a COMPUTE command begin, at most; None
+    where it does not ask.
 
-    ``before`` is the engine of the command before it, None if there is none; ``after`` is what the command says.
+    ``before`` is the engine of the command before it, ``after`` what the command says.
     """
-    return after or command["engine"] != before or specification(command["engine"]).issue.is_burst
+    changes = command["engine"] != before
+    if after or any(specification(engine).issue.is_burst for engine in (before, command["engine"]) if changes):
+        return 0
+    if specification(command["engine"]).issue.is_burst:
+        return 0
+    if changes:
+        return finish_latency(config) if config.hands_over else 0
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +87,11 @@ class Issued:
     backlog: int
     _rounds: tuple[_Rounds, ...]
 
+    @property
+    def complete(self) -> int:
+        """When the command has completed, at the latest."""
+        return self.landed + OVERHEADS.completion
+
     def first_windows(self, end: int) -> Iterator[tuple[int, int]]:
         """The windows that begin before a cycle: number, and the cycle of the first step.
 
@@ -118,10 +132,12 @@ class Timeline:
     def foresee(self, command: Mapping[str, int], *, after: bool) -> Issued:
         """The next command, which ``command`` describes by its fields, if it were issued."""
         begin, backlog = 0, 0
-        if self.before is not None:
+        if self.before is not None and self.engine is not None:
             begin, backlog = self.before.end, self.before.backlog
-            if waits_for_results(command, self.engine, after=after):
-                begin, backlog = max(begin, self.before.landed), 0
+            ahead = lead(self.config, command, self.engine, after=after)
+            if ahead is not None:
+                # By then the result FIFO has given all that it had.
+                begin, backlog = max(begin, self.before.landed - ahead), 0
         is_burst = specification(command["engine"]).issue.is_burst
         latency, limit = landing_latency(self.config, command), burst_limit(self.config) if is_burst else None
         now, number, begins = begin, 0, True
@@ -133,7 +149,12 @@ class Timeline:
                 for (steps, groups), (hold, waiting) in zip(windows, issued, strict=True):
                     counted = step + hold + (0 if is_burst else steps - 1)
                     # What is held is the last step of a window, which may be the first.
-                    places.append((step + hold if steps == 1 else step, counted + latency + max(waiting - 1, 0) + groups + begins - 1))
+                    places.append(
+                        (
+                            step + hold if steps == 1 else step,
+                            counted + latency + max(waiting - 1, 0) + groups + begins - 1,
+                        )
+                    )
                     begins = False
                     step += steps + hold
                 rounds.append(_Rounds(now, number, count, step, tuple(places)))

@@ -19,6 +19,7 @@ from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import Scenario, random_scenario, random_window
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.machine.compute import compute_results, write_results
@@ -29,8 +30,9 @@ from lutterfly.hdl.compute.compute import Compute
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],
-    "square": dataclasses.replace(
-        PRESETS["ecp5-85k-on-chip"], array=dataclasses.replace(PRESETS["ecp5-85k"].array, columns=16)
+    "tiny, hands over": dataclasses.replace(PRESETS["tiny"], hands_over=True),
+    "square, hands over": dataclasses.replace(
+        PRESETS["ecp5-85k-on-chip"], array=ArrayConfig(lanes=16, columns=16, requant_lanes=8), hands_over=True
     ),
 }
 #: Windows of the command whose results are read.
@@ -66,14 +68,20 @@ def command(
 
 
 def reading(
-    config: Config, rng: np.random.Generator, engine: EngineSpecification, early: int, place: int
-) -> tuple[list[dict[str, int]], list[np.ndarray]]:
-    """Commands and the entries of their lists: one that waits, so that its steps lie ready, and one behind it, of which
-    one step reads a result as soon as it may, or so many cycles before. Results go to ``place``."""
+    config: Config,
+    rng: np.random.Generator,
+    pair: tuple[EngineSpecification, EngineSpecification],
+    early: int,
+    place: int,
+) -> tuple[list[dict[str, int]], list[np.ndarray], int]:
+    """Commands, the entries of their lists, and the cycles from the last step of the second to the first of the third:
+    one that waits, so that its steps lie ready, and one behind it, perhaps of another engine, of which one step reads a
+    result as soon as it may, or so many cycles before. Results go to ``place``."""
     lanes = config.array.lanes
     for _ in range(50):
         (first, second, third), starts = zip(
-            *(command(config, rng, engine, count) for count in (1, WINDOWS, 1)), strict=True
+            *(command(config, rng, pair[number > 1], count) for number, count in enumerate((1, WINDOWS, 1))),
+            strict=True,
         )
         first["destination"] = place + (WINDOWS + 2) * lanes
         second |= {"after": 1, "destination": place}
@@ -83,7 +91,8 @@ def reading(
             issued, _ = landings.foresee(one, after=bool(one["after"]))
             landings.issue(one, issued)
         results = dataclasses.replace(issued, end=issued.end - 8).last_windows()
-        steps = {issued.end + step + early: step for step in range(third["steps"])}
+        begin = landings.foresee(third, after=False)[0].begin
+        steps = {begin + step + early: step for step in range(third["steps"])}
         found = [(number, steps[landing]) for number, landing in results if landing in steps]
         if found:
             break
@@ -94,23 +103,25 @@ def reading(
     for entries, start in zip(lists, starts, strict=True):
         entries[start] |= isa.LIST_CLEAR
         entries[-1] |= isa.LIST_FIRE
-    return [first, second, third], lists
+    return [first, second, third], lists, begin - issued.end + 1
 
 
-def all_readings(config: Config, rng: np.random.Generator, early: int) -> Scenario:
-    """Such commands of each engine."""
-    scenario, entries = random_scenario(config, rng, 1), []
+def all_readings(config: Config, rng: np.random.Generator, early: int) -> tuple[Scenario, list[int]]:
+    """Such commands of each engine, where engines hand over half of them with another one; and the cycles between."""
+    scenario, entries, gaps = random_scenario(config, rng, 1), [], []
     scenario.commands = []
-    half, lanes = config.memory.feature_bytes // 2, config.array.lanes
-    for number, engine in enumerate(engines(config) * TRIALS):
-        found = reading(config, rng, engine, early, half + number * (WINDOWS + 3) * lanes)
-        for one, own in zip(*found, strict=True):
+    half, lanes, there = config.memory.feature_bytes // 2, config.array.lanes, engines(config)
+    for number, engine in enumerate(there * TRIALS):
+        other = there[int(rng.integers(len(there)))] if config.hands_over and number >= len(there) else engine
+        commands, lists, gap = reading(config, rng, (engine, other), early, half + number * (WINDOWS + 3) * lanes)
+        gaps.append(gap)
+        for one, own in zip(commands, lists, strict=True):
             scenario.commands.append(one | {"list": len(entries)})
             entries += list(own)
     image = np.array(entries, np.uint32).view(np.uint8)
     scenario.memories[LocalMemory.LIST][: len(image)] = image
     scenario.filled[LocalMemory.LIST] = len(image)
-    return scenario
+    return scenario, gaps
 
 
 def is_certain(config: Config, scenario: Scenario) -> list[bool]:
@@ -131,7 +142,7 @@ def is_certain(config: Config, scenario: Scenario) -> list[bool]:
 @cocotb.parametrize(early=[0, 1], seed=[0, 1])
 async def one_reads_what_the_other_writes(dut, early: int, seed: int) -> None:
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(seed)
-    bench, scenario = ComputeBench(dut, config), all_readings(config, rng, early)
+    bench, (scenario, gaps) = ComputeBench(dut, config), all_readings(config, rng, early)
     await bench.start()
     await bench.fill(scenario)
     firsts, lasts = [], []
@@ -146,7 +157,7 @@ async def one_reads_what_the_other_writes(dut, early: int, seed: int) -> None:
     await bench.run(scenario, rng, 0.0)
     watching.cancel()
     found, right, certain = (await bench.image(rng)).copy(), expected(config, scenario), is_certain(config, scenario)
-    assert [firsts[number] - lasts[number - 1] for number in range(2, len(firsts), 3)] == [1] * (len(firsts) // 3)
+    assert [firsts[number] - lasts[number - 1] for number in range(2, len(firsts), 3)] == gaps
 
     wrong, uncertain = [], []
     for number, one in enumerate(scenario.commands):

@@ -9,6 +9,7 @@ from ....golden.config import Config
 from ....golden.engines.specifications import specification
 from ....golden.timing.depths import LOOKAHEAD, burst_limit
 from ....golden.timing.issue import command_parts, issue_steps
+from ....golden.timing.landing import lead
 from ....golden.timing.latencies import landing_latency
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
@@ -66,8 +67,9 @@ class ComputeClock:
         after = self.issues[-1][1] + 1 if self.issues else 0
         first = max(after, taken + OVERHEADS.issue)
         spec = specification(fields["engine"])
-        if command.after or fields["engine"] != self.engine or spec.issue.is_burst:
-            first = max(first, self.landed)
+        ahead = None if self.engine is None else lead(config, fields, self.engine, after=command.after)
+        if ahead is not None:
+            first = max(first, self.landed - ahead)
         self.backlog = max(self.backlog - (first - after), 0)
         self.engine = fields["engine"]
         latency = landing_latency(config, fields)

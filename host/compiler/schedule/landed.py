@@ -10,7 +10,6 @@ from ....golden.isa import LIST_ENTRY_BYTES
 from ....golden.machine.landings import EarlyReads, Landings
 from ....golden.memories import LocalMemory
 from ....golden.numerics import windows
-from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from ..data.plan import Plan
 
@@ -54,7 +53,7 @@ class Landed:
         if needs:
             issued, _ = self._landings.foresee(fields, after=True)
         self._landings.issue(fields, issued)
-        self._complete.append(issued.landed + OVERHEADS.completion)
+        self._complete.append(issued.complete)
         return needs
 
     def _reads_too_early(self, fields: dict[str, int], early: EarlyReads, command: Command) -> bool:
