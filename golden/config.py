@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 
 from . import records
-from .checks import check, check_integers, is_power_of_two
+from .checks import check, check_flags, check_integers, is_power_of_two
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from .engines.configurations import EngineConfigs
@@ -57,6 +57,7 @@ class Config:
     def __post_init__(self) -> None:
         lanes = self.array.lanes
         check_integers(self, "resident_commands")
+        check_flags(self, "hands_over")
         check(self.axi.data_bytes <= lanes, "data_bits", f"at most 8 * lanes ({8 * lanes})", self.axi.data_bits)
         check(
             self.memory.feature_bytes >= 4 * lanes, "feature_bytes", f"at least {4 * lanes}", self.memory.feature_bytes

@@ -148,13 +148,9 @@ class Timeline:
                 places, step, landed = [], 0, now
                 for (steps, groups), (hold, waiting) in zip(windows, issued, strict=True):
                     counted = step + hold + (0 if is_burst else steps - 1)
+                    working = max(waiting - 1, 0) + groups + begins
                     # What is held is the last step of a window, which may be the first.
-                    places.append(
-                        (
-                            step + hold if steps == 1 else step,
-                            counted + latency + max(waiting - 1, 0) + groups + begins - 1,
-                        )
-                    )
+                    places.append((step + hold if steps == 1 else step, counted + latency + working - 1))
                     begins = False
                     step += steps + hold
                 rounds.append(_Rounds(now, number, count, step, tuple(places)))
