@@ -221,10 +221,11 @@ class WindowsProof(Proof):
             Assert(~active | (unit.first_window == row.of_first[walked])),
             Assert(~active | (unit.window_begins == row.begins_window[walked])),
             Assert(~(active & unit.first) | (unit.waits == row.waits[walked])),
-            *([Assert(~(active & unit.first) | (unit.changes == row.changes[walked]))] * self.config.hands_over),
             Assert(~unit.walked | (unit.begins == row.of_first[walked - 1])),
             Assert(~unit.walked | self._is_right(unit.found.foreseen, row, walked - 1, has_engine=False)),
         ]
+        if self.config.hands_over:
+            m.d.comb += Assert(~(active & unit.first) | (unit.changes == row.changes[walked]))
 
     def _check_lookahead(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal, runs: Signal) -> None:
         queue, input_, output = inside(unit.lookahead), unit.lookahead.input, unit.lookahead.output
