@@ -41,7 +41,9 @@ WINDOWS = 56
 TRIALS = 2
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.regress] * name.startswith("square")) for name in CONFIGS]
+)
 def test_lands_as_foreseen(simulate, name: str) -> None:
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 
