@@ -18,6 +18,14 @@ def check_integers(part: object, *names: str) -> None:
             raise TypeError(f"{name} must be an integer, not {value!r}")
 
 
+def check_flags(part: object, *names: str) -> None:
+    """Raise a TypeError unless these attributes are true or false."""
+    for name in names:
+        value = getattr(part, name)
+        if not isinstance(value, bool):
+            raise TypeError(f"{name} must be true or false, not {value!r}")
+
+
 def is_power_of_two(value: int) -> bool:
     """Whether a number is 1, 2, 4 and so on."""
     return value > 0 and value & (value - 1) == 0

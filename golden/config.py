@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 
 from . import records
-from .checks import check, check_integers, is_power_of_two
+from .checks import check, check_flags, check_integers, is_power_of_two
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from .engines.configurations import EngineConfigs
@@ -40,6 +40,9 @@ class Config:
         How many cores there are of all this; one where it is not given.
     arena : ArenaConfig
         Whether the arena is on the chip, and how large; external memory where it is not given.
+    hands_over : bool
+        Whether a command of another engine than the one before begins when the last result has left that one and the
+        result FIFO; else when it has been written.
     """
 
     array: ArrayConfig
@@ -49,10 +52,12 @@ class Config:
     resident_commands: int = 64
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     arena: ArenaConfig = field(default_factory=ArenaConfig)
+    hands_over: bool = False
 
     def __post_init__(self) -> None:
         lanes = self.array.lanes
         check_integers(self, "resident_commands")
+        check_flags(self, "hands_over")
         check(self.axi.data_bytes <= lanes, "data_bits", f"at most 8 * lanes ({8 * lanes})", self.axi.data_bits)
         check(
             self.memory.feature_bytes >= 4 * lanes, "feature_bytes", f"at least {4 * lanes}", self.memory.feature_bytes
@@ -132,13 +137,15 @@ class Config:
         return self.memory.parameter_bytes // self.parameter_word_bytes
 
     def to_json(self) -> str:
-        """The configuration as canonical JSON: sorted keys, engines by name; ``cluster`` where there are several, and
-        ``arena`` where it is on the chip."""
+        """The configuration as canonical JSON: sorted keys, engines by name; ``cluster`` where there are several,
+        ``arena`` where it is on the chip, and ``hands_over`` where it is so."""
         plain = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
         if self.cores == 1:
             del plain["cluster"]
         if not self.arena.on_chip_bytes:
             del plain["arena"]
+        if not self.hands_over:
+            del plain["hands_over"]
         return json.dumps(plain, sort_keys=True)
 
     @classmethod

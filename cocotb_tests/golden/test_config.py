@@ -22,7 +22,7 @@ from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 
 ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4}
 MEMORY = {"feature_bytes": 65536, "weight_bytes": 262144, "parameter_bytes": 32768, "tables": 16, "list_entries": 1024}
-FIELDS = "array, memory, axi, engines, resident_commands, cluster, arena"
+FIELDS = "array, memory, axi, engines, resident_commands, cluster, arena, hands_over"
 
 ENGINE_NAMES = ", ".join(engine.name for engine in ENGINES.values())
 
@@ -57,8 +57,13 @@ def test_hash_does_not_change_unnoticed() -> None:
     }
     assert json.loads(text)["engines"] == engines
     assert text == json.dumps(json.loads(text), sort_keys=True)
-    # What says how many cores there are is left out where there is one, and the arena where it is not on the chip.
-    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)} - {"cluster", "arena"}
+    # What says how many cores there are is left out where there is one, the arena where it is not on the chip, and that
+    # engines hand over where they do not.
+    left_out = {"cluster", "arena", "hands_over"}
+    assert set(json.loads(text)) == {field.name for field in dataclasses.fields(Config)} - left_out
+    over = dataclasses.replace(PRESETS["tiny"], hands_over=True)
+    assert set(json.loads(over.to_json())) - set(json.loads(text)) == {"hands_over"}
+    assert Config.from_json(over.to_json()) == over
     assert set(json.loads(PRESETS["ecp5-25k-on-chip"].to_json())) - set(json.loads(text)) == {"arena"}
     assert {name: config.hash for name, config in PRESETS.items()} == {
         "tiny": 3999153625,
@@ -225,11 +230,17 @@ def test_integers_are_integers(part: type, value: object) -> None:
     config = PRESETS["tiny"]
     parts = (config, config.array, config.memory, config.axi, DepthwiseConfig(), AddConfig(), FpcConfig())
     (known,) = (value for value in parts if type(value) is part)
-    names = [field.name for field in dataclasses.fields(part) if isinstance(getattr(known, field.name), int)]
+    names = [field.name for field in dataclasses.fields(part) if type(getattr(known, field.name)) is int]
     assert names
     for name in names:
         with pytest.raises(TypeError, match=rf"^{name} must be an integer, not {re.escape(repr(value))}$"):
             dataclasses.replace(known, **{name: value})
+
+
+@pytest.mark.parametrize("value", [1, 0, "true", None])
+def test_a_flag_is_true_or_false(value: object) -> None:
+    with pytest.raises(TypeError, match=rf"^hands_over must be true or false, not {value!r}$"):
+        dataclasses.replace(PRESETS["tiny"], hands_over=value)
 
 
 @pytest.mark.parametrize(

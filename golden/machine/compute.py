@@ -15,7 +15,9 @@ from ..memories import LocalMemory
 from ..numerics import windows
 from ..units import ErrorCode, Unit
 from .command_error import CommandError
-from .packing import is_packed_legally, pack_windows, shares_bytes, written_span
+from .fetch import Fetch
+from .landings import EarlyReads, window_spans
+from .packing import is_packed_legally, pack_windows, shares_bytes
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -62,7 +64,7 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
     check_fields(command, config)
     size, at_once = config.memory.feature_bytes, _piece_bytes(command, config)
     written = np.zeros(size, np.bool_)
-    for starts, count in _per_tile(command, config):
+    for starts, count in window_spans(command, config):
         flat = starts.reshape(-1)
         # Results are written in pieces, each checked by its end.
         for piece in range(0, count, at_once):
@@ -74,7 +76,13 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
     return written
 
 
-def compute_results(command: Command, memories: Memories, config: Config, rng: np.random.Generator) -> Int8:
+def compute_results(
+    command: Command,
+    memories: Memories,
+    config: Config,
+    rng: np.random.Generator,
+    early: EarlyReads | None = None,
+) -> Int8:
     """The results of every window.
 
     Parameters
@@ -86,7 +94,10 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
     config : Config
     rng : numpy.random.Generator
         Gives the bytes that are whatever the hardware makes of them: what a window reads where an earlier window of the
-        same command writes, and words from before an inner loop that depthwise columns multiply.
+        same command writes, what may be read too early, and words from before an inner loop that depthwise columns
+        multiply.
+    early : EarlyReads or None
+        What may be read too early of earlier commands' results, if there is any.
 
     Returns
     -------
@@ -105,14 +116,15 @@ def compute_results(command: Command, memories: Memories, config: Config, rng: n
         raise CommandError(ErrorCode.WATCHDOG, Unit.FETCH)
     offsets = windows.step_offsets(command, entries, feature_bytes=size)
     bases = windows.loop_addresses(command, "source")
-    fetch = _Fetch(command, memories[LocalMemory.FEATURE], offsets, config, rng)
+    written = written_bytes(command, config)
+    fetch = Fetch(command, memories[LocalMemory.FEATURE], offsets, written, config, rng, early)
     axis = windows.tile_axis(command)
     same_windows = command["source_inner" if axis == 2 else "source_outer"] == 0
     tiles = windows.tile_count(command)
     parts = []
     words = None
     for tile in range(tiles):
-        if words is None or not same_windows or fetch.races:
+        if words is None or not same_windows or fetch.depends_on_time(tile):
             words = fetch(bases.take(tile, axis), tile)
         parts.append(_tile_results(command, words, tile, memories, config, rng))
     return np.stack(parts, axis)
@@ -126,7 +138,7 @@ def write_results(command: Command, results: Int8, feature: UInt8, config: Confi
         shape = [-1 if number == axis else 1 for number in range(3)]
         valid = np.arange(results.shape[-1]) < lanes.reshape(*shape, 1)
         written = pack_windows(command, results, np.broadcast_to(valid, results.shape), config)
-    spans = [*_per_tile(command, config)]
+    spans = [*window_spans(command, config)]
     starts = np.stack([starts for starts, _ in spans], axis)
     shape = [-1 if number == axis else 1 for number in range(3)]
     counts = np.array([count for _, count in spans]).reshape(*shape, 1)
@@ -135,73 +147,12 @@ def write_results(command: Command, results: Int8, feature: UInt8, config: Confi
     feature[(starts[..., None] + place)[valid]] = written[valid]
 
 
-class _Fetch:
-    """Reads the words of windows from the feature memory."""
-
-    def __init__(
-        self, command: Command, feature: UInt8, offsets: windows.Int64, config: Config, rng: np.random.Generator
-    ):
-        self.command = command
-        self.config = config
-        self.feature = feature.view(np.int8)
-        self.offsets = offsets
-        self.lane = np.arange(config.array.lanes)
-        self.rng = rng
-        written = written_bytes(command, config)
-        self.reads = np.arange(len(offsets)) < specification(command["engine"]).issue.steps_read(command, config)
-        starts = (windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE
-        starts, reads = (
-            windows.in_issue_order(command, of_steps, axis=2)
-            for of_steps in (starts, np.broadcast_to(self.reads, starts.shape))
-        )
-        starts = np.unique(starts[reads])
-        if starts[-1] >= len(feature):
-            raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, int(starts[np.searchsorted(starts, len(feature))]))
-        self.races = bool(written[(starts[:, None] + self.lane) % len(feature)].any())
-        if self.races:
-            self.first_writer = self._first_writers()
-
-    def __call__(self, bases: windows.Int64, tile: int) -> Int8:
-        """int8[..., steps, lanes] of the windows at ``bases``, those of one tile."""
-        starts = (bases[..., None] + self.offsets) % windows.LOCAL_SPACE
-        addresses = (starts[..., None] + self.lane) % len(self.feature)
-        words = self.feature[addresses]
-        if self.races:
-            number = self._window_numbers().take(tile, windows.tile_axis(self.command))
-            raced = self.first_writer[addresses] < number[..., None, None]
-            words[raced] = self.rng.integers(-128, 128, np.count_nonzero(raced), dtype=np.int8)
-        null = words[..., ~self.reads, :]
-        words[..., ~self.reads, :] = self.rng.integers(-128, 128, null.shape, dtype=np.int8)
-        return words
-
-    def _window_numbers(self) -> windows.Int64:
-        shape = tuple(self.command[name] for name in ("outer", "middle", "inner"))
-        return np.arange(np.prod(shape)).reshape(shape)
-
-    def _first_writers(self) -> windows.Int64:
-        """For each byte, the number of the first window whose result covers it."""
-        first = np.full(len(self.feature), np.iinfo(np.int64).max)
-        axis, numbers = windows.tile_axis(self.command), self._window_numbers()
-        for tile, (starts, count) in enumerate(_per_tile(self.command, self.config)):
-            covered = starts[..., None] + np.arange(count)
-            np.minimum.at(first, covered, np.broadcast_to(numbers.take(tile, axis)[..., None], covered.shape))
-        return first
-
-
 def _piece_bytes(command: Command, config: Config) -> int:
     """Bytes that are written at a time."""
     if command["packed"]:
         return 1 if shares_bytes(config) else config.array.columns // 8
     is_whole = specification(command["engine"]).finish_of(command).is_whole
     return config.array.lanes if is_whole else config.array.columns
-
-
-def _per_tile(command: Command, config: Config):
-    """Where a tile's windows write first, and how many bytes each, tile by tile."""
-    destinations = windows.loop_addresses(command, "destination")
-    for tile, results in enumerate(windows.lane_counts(command)):
-        first, count = written_span(command, tile, int(results), config)
-        yield (destinations.take(tile, windows.tile_axis(command)) + first) % windows.LOCAL_SPACE, count
 
 
 def _tile_results(

@@ -17,8 +17,9 @@ from ..units import ErrorCode, Queue, Unit
 from . import dma
 from .arena_views import ArenaViews
 from .command_error import CommandError
-from .compute import compute_results, write_results, written_bytes
+from .compute import check_fields, compute_results, write_results, written_bytes
 from .flights import CommandQueue, Flight, MachineError, Memories
+from .landings import Landings
 from .poison import poison
 
 UInt8 = npt.NDArray[np.uint8]
@@ -53,6 +54,7 @@ class Core:
         self._queues: dict[Queue, CommandQueue] = {}
         #: Tokens that are given and not taken, of each pair of peers: giver, taker.
         self._tokens: Counter[tuple[Queue, Queue]] = Counter()
+        self._landings: Landings
         self._arena: ArenaViews
         self._observe: Observer | None = None
         self.memories: Memories = {
@@ -67,6 +69,7 @@ class Core:
             commands = arena[self.number][start : start + size].tobytes()
             self._queues[queue] = CommandQueue(queue, self.config, self.number, commands)
         self._tokens.clear()
+        self._landings = Landings(self.config)
 
     @property
     def done(self) -> bool:
@@ -134,6 +137,8 @@ class Core:
             self._tokens[side.queue, side.queue.peer] += fields["signal"]
             return
         flight = Flight(index, opcode, fields, self.memories)
+        if opcode is Opcode.COMPUTE:
+            self._foresee(side, flight)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
             flight.memories = {memory: array.copy() for memory, array in self.memories.items()}
         try:
@@ -150,6 +155,18 @@ class Core:
             raise self._error(error, index) from error
         side.flights.append(flight)
 
+    def _foresee(self, side: CommandQueue, flight: Flight) -> None:
+        """Find what a COMPUTE command may read too early, and complete those that are surely complete by then."""
+        try:
+            check_fields(flight.fields, self.config)
+        except CommandError as error:
+            raise self._error(error, flight.index) from error
+        issued, flight.early = self._landings.foresee(flight.fields, after=bool(flight.fields["after"]))
+        self._landings.issue(flight.fields, issued)
+        flight.complete = issued.complete
+        while side.flights and side.flights[0].complete <= issued.begin:
+            self._complete(side)
+
     def _complete(self, side: CommandQueue) -> None:
         flight = side.flights.popleft()
         feature, view = self.memories[LocalMemory.FEATURE], self._arena[self.number]
@@ -162,10 +179,12 @@ class Core:
             self._arena.complete_store(self.number, self._stored(flight.fields))
         elif flight.opcode is Opcode.COMPUTE:
             try:
-                results = compute_results(flight.fields, flight.memories, self.config, self._rng)
+                results = compute_results(flight.fields, flight.memories, self.config, self._rng, flight.early)
             except CommandError as error:
                 raise self._error(error, flight.index) from error
-            write_results(flight.fields, results, feature, self.config)
+            # Those that have begun see it as well; what they may read too early is poison then.
+            for image in (feature, *(later.memories[LocalMemory.FEATURE] for later in side.flights if later.early)):
+                write_results(flight.fields, results, image, self.config)
             if self._observe is not None:
                 self._observe(self.number, flight.index, feature)
         self._tokens[side.queue, side.queue.peer] += flight.fields["signal"]

@@ -14,6 +14,7 @@ from ..engines import format_of
 from ..isa import COMMAND_BYTES, Opcode
 from ..memories import LocalMemory
 from ..units import ErrorCode, Queue, Unit
+from .landings import EarlyReads
 
 UInt8 = npt.NDArray[np.uint8]
 Memories = dict[LocalMemory, UInt8]
@@ -45,12 +46,18 @@ class MachineError(Exception):
 
 @dataclass(eq=False)
 class Flight:
-    """A command between its beginning and its completion, with the memories as it sees them."""
+    """A command between its beginning and its completion, with the memories as it sees them.
+
+    ``early`` is what a COMPUTE command may read before it has landed, ``complete`` when it has completed at the latest,
+    on the same timeline.
+    """
 
     index: int
     opcode: Opcode
     fields: dict[str, int]
     memories: Memories
+    early: EarlyReads | None = None
+    complete: int = 0
 
 
 @dataclass(eq=False)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..config import Config
 from ..engines.finish import REQUANTISE, Finish
+from ..engines.specifications import specification
 from .depths import BACKLOG_LIMIT
 
 
@@ -18,6 +19,27 @@ def issue_steps(command: Mapping[str, int]) -> int:
     """Steps that a COMPUTE command issues; ``command`` holds its fields."""
     skip = command.get("skip", 0)
     return command["outer"] * command["middle"] * (command["inner"] * (command["steps"] - skip) + skip)
+
+
+def command_parts(fields: Mapping[str, int], config: Config) -> Iterator[tuple[list[tuple[int, int]], int]]:
+    """Parts of a COMPUTE command whose windows have the same results, in order: steps of each window of a round and
+    groups of its results, and the rounds."""
+    steps, rounds = fields["steps"], fields["middle"] * fields["outer"]
+    full, last = fields["lanes"], fields["last_lanes"]
+    if fields.get("tile_inner"):
+        lanes = [full] * (fields["inner"] - 1) + [last]
+        found = [([steps] * fields["inner"], lanes, rounds)]
+    else:
+        row = [steps, *[steps - fields.get("skip", 0)] * (fields["inner"] - 1)]
+        found = [
+            (row, [count] * fields["inner"], tiles * fields["middle"])
+            for count, tiles in ((full, fields["outer"] - 1), (last, 1))
+            if tiles
+        ]
+    finish = specification(fields["engine"]).finish_of(fields)
+    for row, lanes, rounds in found:
+        groups = [result_groups(config, count, finish) for count in lanes]
+        yield list(zip(row, groups, strict=True)), rounds
 
 
 def issue_rounds(

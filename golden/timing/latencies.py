@@ -49,19 +49,23 @@ def reset_cycles(config: Config) -> int:
     return max(1 << (ISSUE_LATENCY + longest + waiting).bit_length(), _RESET_CYCLES)
 
 
-def landing_latency(config: Config, command: Mapping[str, int]) -> int:
-    """Cycles from a window's last issue to the first issue that may read its result; ``command`` holds its fields.
-
-    For a window of one group, when nothing waits for the requantiser.
-    """
+def finish_latency(config: Config) -> int:
+    """Cycles from the arrival of a window's one group in front of the result FIFO to the first issue that may read it,
+    less the issue's own latency, when nothing waits: the same for all engines."""
     # Both sides of the feature memory are as far from their issue: the reader's issue latency counts in its favour.
     return (
-        FETCH_LATENCY
-        + specification(command["engine"]).latency(config, command)
-        + RESULTS_LATENCY
+        RESULTS_LATENCY
         + addends_latency(config)
         + REQUANTISE_LATENCY
         + TABLE_LATENCY
         + WRITE_BACK_LATENCY
         + WRITE_LATENCY
     )
+
+
+def landing_latency(config: Config, command: Mapping[str, int]) -> int:
+    """Cycles from a window's last issue to the first issue that may read its result; ``command`` holds its fields.
+
+    For a window of one group, when nothing waits for the requantiser.
+    """
+    return FETCH_LATENCY + specification(command["engine"]).latency(config, command) + finish_latency(config)

@@ -81,7 +81,11 @@ class Compute(wiring.Component):
         engines = [kind(self.config) for kind in dict.fromkeys(COMPONENTS[code] for code in self.config.engines)]
         for engine in engines:
             m.submodules[component_name(engine)] = engine
-        m.submodules.windows = windows = Windows(self.config, landing_latency=self._landing_latency(engines))
+        m.submodules.windows = windows = Windows(
+            self.config,
+            landing_latency=self._landing_latency(engines),
+            finish_latency=self._finish_latency,
+        )
         m.submodules.feature_memory = features = FeatureMemory(self.config)
         m.submodules.weight_memory = weights = WeightMemory(
             self.config,
@@ -129,9 +133,14 @@ class Compute(wiring.Component):
         check_commands(m, checks, windows, self.done)
         return m
 
+    @property
+    def _finish_latency(self) -> int:
+        """From an engine's result to where it may be read, both as their issues see it."""
+        return RESULTS_LATENCY + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY
+
     def _landing_latency(self, engines: list[EngineComponent]) -> dict[Engine, int]:
         """For each engine, from the issue of a window's last step to two cycles before its result may be read."""
-        after = RESULTS_LATENCY - 1 + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY - 2
+        after = self._finish_latency - 3
         return {
             code: FETCH_LATENCY + latency + after for engine in engines for code, latency in engine.latencies.items()
         }

@@ -22,10 +22,12 @@ def foreseen_layout(config: Config) -> StructLayout:
     ``counts``: it is the step of a window that counts, the last one, of a burst the first. On the window's results
     :class:`~lutterfly.hdl.results.results.Results` is busy for so many cycles (``work``): one for each group, and one
     more where a command begins.
-    ``waits``: not before every earlier result can be read.
+    ``waits``: not before every earlier result can be read. ``changes``, where engines hand over: not before every
+    earlier result has left its engine and the result FIFO.
     """
-    work = range(_most_groups(config) + 2)
-    return StructLayout({"counts": 1, "waits": 1, "engine": field_shape(isa.COMPUTE, "engine"), "work": work})
+    work, changes = range(_most_groups(config) + 2), {"changes": 1} if config.hands_over else {}
+    engine = field_shape(isa.COMPUTE, "engine")
+    return StructLayout({"counts": 1, "waits": 1, **changes, "engine": engine, "work": work})
 
 
 def _most_groups(config: Config) -> int:
@@ -39,9 +41,10 @@ class Foresight(wiring.Component):
     Nothing after the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
     results of all windows so far take at most, holds the last step of a window back while its result could overflow the
     result FIFO, and the first step of a burst, after which nothing can be held; ``landing``, the cycles until the last
-    result can be read, holds the first step of a dependent command back. That neither is ever too small, whatever the
-    commands, is proved in ``test_proof_foresight.py``; that the steps tell what they should, and that nothing comes
-    between those of a burst, in ``test_proof_windows.py``.
+    result can be read, holds the first step of a dependent command back. Where engines hand over, a command of another
+    engine is held back until ``landing`` is what every result takes from the result FIFO on. That none of this is ever
+    too small, whatever the commands, is proved in ``test_proof_foresight.py``; that the steps tell what they should,
+    and that nothing comes between those of a burst, in ``test_proof_windows.py``.
 
     Parameters
     ----------
@@ -49,6 +52,8 @@ class Foresight(wiring.Component):
     landing_latency : dict of Engine to int
         Cycles from the last issue of a window with one group (the first one of a burst), when nothing waits, to two
         before the first issue that may read its result.
+    finish_latency : int
+        How many of these come after the engine.
 
     Members
     -------
@@ -58,9 +63,10 @@ class Foresight(wiring.Component):
         Issue nothing more.
     """
 
-    def __init__(self, config: Config, *, landing_latency: dict[Engine, int]):
+    def __init__(self, config: Config, *, landing_latency: dict[Engine, int], finish_latency: int = 0):
         self.config = config
         self.landing_latency = landing_latency
+        self.finish_latency = finish_latency
         super().__init__({"steps": In(stream.Signature(foreseen_layout(config))), "halt": In(1)})
 
     def elaborate(self, platform) -> Module:
@@ -73,8 +79,12 @@ class Foresight(wiring.Component):
         is_full = backlog > BACKLOG_LIMIT
         for code, limit in limits.items():
             is_full = Mux(step.engine == code, backlog > limit, is_full)
+        waits = step.waits & ~landed
+        if self.config.hands_over:
+            handed = Signal()
+            waits |= step.changes & ~handed
         m.d.comb += [
-            self.steps.ready.eq(~self.halt & ~(step.counts & is_full) & ~(step.waits & ~landed)),
+            self.steps.ready.eq(~self.halt & ~(step.counts & is_full) & ~waits),
             counted.eq(self.steps.valid & self.steps.ready & step.counts),
             working.eq(Mux(backlog == 0, 0, backlog - 1)),
         ]
@@ -86,6 +96,8 @@ class Foresight(wiring.Component):
         ended, engine = Signal(), Signal.like(step.engine, reset_less=True)
         landing = Signal(range(max(latencies.values()) + most + 1))
         m.d.sync += [ended.eq(counted), engine.eq(step.engine), landed.eq(~counted & ~ended & (landing <= 1))]
+        if self.config.hands_over:
+            m.d.sync += handed.eq(~counted & ~ended & (landing <= 1 + self.finish_latency))
         with m.If(ended), m.Switch(engine):
             for code, cycles in latencies.items():
                 with m.Case(code):

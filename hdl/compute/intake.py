@@ -20,10 +20,10 @@ __all__ = ["Intake", "is_burst"]
 _COMMAND = command_shape(isa.COMPUTE)
 
 
-def is_burst(command: data.View, config: Config) -> Value:
-    """Whether the steps of a command's windows come one after the other, as one bit."""
-    engines = [engine for engine in config.engines if specification(engine).issue.is_burst]
-    return reduce(or_, (command.engine == engine for engine in engines), Const(0))
+def is_burst(engine: Value, config: Config) -> Value:
+    """Whether the steps of an engine's windows come one after the other, as one bit."""
+    engines = [code for code in config.engines if specification(code).issue.is_burst]
+    return reduce(or_, (engine == code for code in engines), Const(0))
 
 
 class Intake(wiring.Component):
@@ -45,6 +45,8 @@ class Intake(wiring.Component):
         It has been checked.
     waits : Out(1)
         It has to wait for every earlier result.
+    changes : Out(1), where engines hand over
+        It has to wait until every earlier result has left its engine and the result FIFO.
     beginning, continuation : Out(Position)
         The first step of its inner loops' first windows, and of the windows after.
     """
@@ -61,6 +63,7 @@ class Intake(wiring.Component):
                 "ready": Out(1),
                 "illegal": Out(1),
                 "waits": Out(1),
+                **({"changes": Out(1)} if config.hands_over else {}),
                 "beginning": Out(Position),
                 "continuation": Out(Position),
             }
@@ -77,13 +80,20 @@ class Intake(wiring.Component):
             m.d.sync += waiting.eq(0)
 
         conditions = self._conditions(m, command)
+        changes = command.engine != self.last_engine
+        waits_for_engine = changes
+        if self.config.hands_over:
+            waits_for_engine = changes & is_burst(self.last_engine, self.config)
+            later = Signal(reset_less=True, name="next_changes")
+            m.d.sync += later.eq(changes)
+            m.d.comb += self.changes.eq(later)
         fulfilled, waits = Signal(len(conditions), reset_less=True), Signal(reset_less=True)
         m.d.sync += [
             looked_at.eq(waiting & ~self.take),
             checked.eq(looked_at & ~self.take),
             fulfilled.eq(Cat(conditions)),
             legal.eq(fulfilled.all()),
-            waits.eq(command.after | (command.engine != self.last_engine) | is_burst(command, self.config)),
+            waits.eq(command.after | waits_for_engine | is_burst(command.engine, self.config)),
         ]
         m.d.comb += [self.ready.eq(checked & legal), self.illegal.eq(checked & ~legal), self.waits.eq(waits)]
         for name, skip in (("beginning", 0), ("continuation", command.skip)):

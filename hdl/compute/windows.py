@@ -51,6 +51,7 @@ class Windows(wiring.Component):
     ----------
     config : Config
     landing_latency : dict of Engine to int
+    finish_latency : int
         See :class:`.foresight.Foresight`.
 
     Members
@@ -75,9 +76,10 @@ class Windows(wiring.Component):
     error : Out(ErrorReport)
     """
 
-    def __init__(self, config: Config, *, landing_latency: dict[Engine, int]):
+    def __init__(self, config: Config, *, landing_latency: dict[Engine, int], finish_latency: int = 0):
         self.config = config
         self.landing_latency = landing_latency
+        self.finish_latency = finish_latency
         super().__init__(
             {
                 "command": In(stream.Signature(_COMMAND)),
@@ -98,7 +100,9 @@ class Windows(wiring.Component):
         m.submodules.intake = intake = Intake(self.config)
         m.submodules.loops = Loops(side="source", word_bits=issued_layout(self.config)["weight"].width)
         m.submodules.lookahead = lookahead = Lookahead(issued_layout(self.config))
-        m.submodules.foresight = foresight = Foresight(self.config, landing_latency=self.landing_latency)
+        m.submodules.foresight = foresight = Foresight(
+            self.config, landing_latency=self.landing_latency, finish_latency=self.finish_latency
+        )
         m.submodules.lookup = lookup = Lookup(self.config)
         wiring.connect(m, wiring.flipped(self.command), intake.command)
         active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
@@ -192,7 +196,7 @@ class Windows(wiring.Component):
         walk, position, first, _ = state
         waits, of_burst, window_begins = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
         with m.If(take):
-            m.d.sync += [waits.eq(intake.waits), of_burst.eq(is_burst(intake.offered, self.config))]
+            m.d.sync += [waits.eq(intake.waits), of_burst.eq(is_burst(intake.offered.engine, self.config))]
         with m.If(take | walk):
             m.d.sync += window_begins.eq(take | position.last)
         found = Signal(lookahead.shape, name="walked_step", reset_less=True)
@@ -204,6 +208,11 @@ class Windows(wiring.Component):
             found.foreseen.counts.eq(Mux(of_burst, window_begins, position.last)),
             found.foreseen.waits.eq(first & waits),
         ]
+        if self.config.hands_over:
+            changes = Signal(reset_less=True)
+            with m.If(take):
+                m.d.sync += changes.eq(intake.changes)
+            m.d.sync += found.foreseen.changes.eq(first & changes)
         return found
 
     def _elaborate_push(self, m: Module, command: data.View, found: data.View, state: _WalkState) -> None:

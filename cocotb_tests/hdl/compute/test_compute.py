@@ -25,6 +25,7 @@ COMMANDS = 40
 
 
 CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")}
+CONFIGS["tiny, hands over"] = dataclasses.replace(PRESETS["tiny"], hands_over=True)
 #: The butterfly of `ecp5-85k` has a column of multipliers of its own, that of "top-down" runs networks, and all engines
 #: of a small core are in test_other_engines.py.
 IN_REGRESS = FPC_CONFIGS | {

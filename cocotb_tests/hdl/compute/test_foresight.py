@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -29,15 +30,24 @@ LANDING = {
 }
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_foresight(simulate, preset: str) -> None:
-    simulate(Foresight(PRESETS[preset], landing_latency=LANDING), env={"PRESET": preset})
+#: Of these so many come after the engine.
+FINISH = 5
+CONFIGS = {
+    **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
+    "hands over": dataclasses.replace(PRESETS["tiny"], hands_over=True),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_foresight(simulate, name: str) -> None:
+    gate = Foresight(CONFIGS[name], landing_latency=LANDING, finish_latency=FINISH)
+    simulate(gate, env={"CONFIG": name})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_waits=[0.0, 0.1], p_valid=[1.0, 0.7])
 async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_valid: float) -> None:
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(4)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(4)
     layout = foreseen_layout(config)
     specifications = [specification(code) for code in config.engines]
     limits = {own.engine: burst_limit(config) if own.issue.is_burst else BACKLOG_LIMIT for own in specifications}
@@ -56,6 +66,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
             step = {
                 "counts": int(rng.random() < 0.5),
                 "waits": int(rng.random() < p_waits),
+                **({"changes": int(rng.random() < p_waits)} if config.hands_over else {}),
                 "engine": engine,
                 "work": int(rng.integers(1, most_groups[engine] + 2)),
             }
@@ -64,7 +75,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
         passes = False
         if step is not None:
             overflows = step["counts"] and backlog > limits[step["engine"]]
-            too_early = step["waits"] and now < landed
+            too_early = (step["waits"] and now < landed) or (step.get("changes") and now < landed - FINISH)
             passes = not overflows and not too_early
             held_back += bool(overflows)
             waited += bool(too_early)
@@ -82,7 +93,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def halts(dut) -> None:
-    layout = foreseen_layout(PRESETS[os.environ["PRESET"]])
+    layout = foreseen_layout(CONFIGS[os.environ["CONFIG"]])
     step = pack({"counts": 0, "waits": 0, "engine": int(MAC), "work": 1}, layout)
     await start(dut, {"steps__valid": 1, "steps__payload": step, "halt": 0})
     assert await cycle(dut, {}, "steps__ready") == [1]

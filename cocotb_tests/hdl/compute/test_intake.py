@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -29,9 +30,15 @@ CHECKS = 3
 IDLE = {"command__valid": 0, "take": 0, "last_engine": 0}
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_takes_commands(simulate, preset: str) -> None:
-    simulate(Intake(PRESETS[preset]), env={"PRESET": preset})
+CONFIGS = {
+    **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
+    "hands over": dataclasses.replace(PRESETS["ecp5-85k"], hands_over=True),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_takes_commands(simulate, name: str) -> None:
+    simulate(Intake(CONFIGS[name]), env={"CONFIG": name})
 
 
 async def offer(dut, command: dict[str, int]) -> None:
@@ -56,7 +63,7 @@ def first_step(command: dict[str, int], skip: int) -> dict[str, int]:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def every_command(dut) -> None:
     """One after the other, each taken some cycles after it is ready."""
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(7)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(7)
     commands = random_scenario(config, rng, 150).commands
     await start(dut, IDLE)
     last_engine = 0
@@ -65,10 +72,15 @@ async def every_command(dut) -> None:
         for _ in range(int(rng.integers(3))):
             assert await cycle(dut, {}, "ready", "command__ready") == [1, 0]
         names = ("ready", "illegal", "waits", "beginning", "continuation", "offered")
-        ready, illegal, waits, beginning, continuation, offered = await cycle(dut, {"take": 1}, *names)
+        if config.hands_over:
+            names += ("changes",)
+        ready, illegal, waits, beginning, continuation, offered, *changes = await cycle(dut, {"take": 1}, *names)
         assert (ready, illegal) == (1, 0), number
         is_burst = SPECIFICATIONS[command["engine"]].issue.is_burst
-        assert waits == (command["after"] or command["engine"] != last_engine or is_burst), number
+        is_other = command["engine"] != last_engine
+        waits_for_engine = is_other and (not config.hands_over or SPECIFICATIONS[last_engine].issue.is_burst)
+        assert waits == (command["after"] or waits_for_engine or is_burst), number
+        assert changes == [is_other] * config.hands_over, number
         assert unpack(beginning, Position) == first_step(command, 0)
         assert unpack(continuation, Position) == first_step(command, command["skip"])
         assert offered == pack({"index": 0, **payload(command)}, SHAPE)
@@ -112,7 +124,7 @@ def is_legal(command: dict[str, int], config: Config) -> bool:
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def what_is_illegal_stays(dut) -> None:
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(8)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(8)
     commands = [changed(one, config, rng) for _ in range(8) for one in random_scenario(config, rng, 100).commands]
     await start(dut, IDLE)
     verdicts = []

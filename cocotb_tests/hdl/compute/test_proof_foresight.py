@@ -1,10 +1,11 @@
 """Foresight with Results, proved: whatever the commands are, no result finds the FIFO full, and none lands late.
 
 The pipeline between the two delays every window by the same number of cycles while one engine works, and Foresight lets
-nothing of another engine pass before the last result has landed. So the first result may arrive in the cycle after the
-step that counts here: what is proved of it is true of any delay. A burst's further results follow one each cycle, and
-so do steps; that, what the steps tell the gate, and that it is asked to wait where the engine changes, is proved in
-``test_proof_windows.py``.
+nothing of another engine pass before the last result has been served. So the first result may arrive in the cycle after
+the step that counts here: what is proved of it is true of any delay. What comes behind the FIFO is left out as well, so
+that a command that waits for the last result to land and one to which an engine hands over wait for the same here. A
+burst's further results follow one each cycle, and so do steps; that, what the steps tell the gate, and that it is asked
+to wait where the engine changes, is proved in ``test_proof_windows.py``.
 """
 
 from __future__ import annotations
@@ -239,6 +240,7 @@ class ForesightProof(Proof):
             step.payload.counts.eq(1),
             step.payload.work.eq(work),
             step.payload.waits.eq(self.free(name="waits")),
+            *([step.payload.changes.eq(self.free(name="changes"))] if self.config.hands_over else []),
             step.payload.engine.eq(Mux(is_burst, *self._engines())),
             Assume(~(step.valid & begins) | step.payload.waits | (is_burst == was_burst)),
             self.gate.halt.eq(self.free(name="holds")),
@@ -288,6 +290,11 @@ class ForesightProof(Proof):
             Assert(~(issue & step.payload.waits) | (issued == 0)),
             Assert(~unit.serve | (arrived != 0)),
         ]
+        if self.config.hands_over:
+            m.d.comb += [
+                Assert(~gate.handed | (issued == 0)),
+                Assert(~(issue & step.payload.changes) | (issued == 0)),
+            ]
         self._cover(m, gate, unit, row, is_burst)
 
         # What is known of the registers.
@@ -446,7 +453,8 @@ class ForesightProof(Proof):
 
 
 @pytest.mark.parametrize(
-    "config", ["two", *(pytest.param(name, marks=pytest.mark.regress) for name in ("tiny", "eight"))]
+    "config",
+    ["two, hands over", *(pytest.param(name, marks=pytest.mark.regress) for name in ("two", "tiny", "eight"))],
 )
 def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path) -> None:
     prove(ForesightProof(CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
@@ -459,7 +467,9 @@ _GATE = {
     # What the core did when bursts were new.
     "counter": ("max([BACKLOG_LIMIT, *limits.values()])", "BACKLOG_LIMIT"),
     "landing": ("landing <= 1", "landing <= 2"),
-    "waits": (" & ~(step.waits & ~landed)", ""),
+    "waits": ("waits = step.waits & ~landed", "waits = step.waits & 0"),
+    "handed": ("landing <= 1 + self.finish_latency", "landing <= 2 + self.finish_latency"),
+    "changes": ("waits |= step.changes & ~handed", "waits |= step.changes & 0"),
 }
 
 
@@ -494,6 +504,8 @@ def _changes(name: str) -> dict:
                 ("two", "pauses"),
                 ("two", "landing"),
                 ("two", "waits"),
+                ("two, hands over", "handed"),
+                ("two, hands over", "changes"),
                 ("two", "walker"),
                 ("two", "whole"),
                 ("two", "wide places"),

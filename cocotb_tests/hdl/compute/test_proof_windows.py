@@ -2,7 +2,8 @@
 
 The proof of Foresight with Results takes it from here: results of a burst arrive one each cycle, because its steps are
 issued so; the gate is asked at its first step; it is told of all groups and of the pause; and it is asked to wait where
-a command depends on those before it, the engine changes, or a command of bursts begins.
+a command depends on those before it, the engine changes, or a command of bursts begins. Where engines hand over, it is
+told where the engine changes, and asked to wait if one of both is one of bursts.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ class Row:
         waits = zip(begins["command"], rows["after"], rows["burst"], begins["burst"], strict=False)
         self.waits = Array(begins & (after | is_burst | was_burst) for begins, after, is_burst, was_burst in waits)
         self.after = Array(rows["after"])
+        #: The engines are one of bursts and one without.
+        changes = zip(begins["command"], rows["burst"], begins["burst"], strict=False)
+        self.changes = Array(begins & (is_burst ^ was_burst) for begins, is_burst, was_burst in changes)
 
 
 class WindowsProof(Proof):
@@ -136,6 +140,7 @@ class WindowsProof(Proof):
         return (
             (foreseen.counts == Mux(is_burst, row.begins_window[place], row.ends_window[place]))
             & (foreseen.waits == row.waits[place])
+            & (foreseen.changes == row.changes[place] if self.config.hands_over else 1)
             & ((foreseen.engine == FPC) == is_burst if has_engine else 1)
         )
 
@@ -189,13 +194,16 @@ class WindowsProof(Proof):
 
     def _check_intake(self, m: Module, unit: SimpleNamespace, intake: SimpleNamespace) -> None:
         given = unit.intake.offered
-        waits = given.after | (given.engine != unit.command.engine) | _is_burst(given)
+        changes = given.engine != unit.command.engine
+        waits = given.after | (changes & _is_burst(unit.command) if self.config.hands_over else changes)
+        waits |= _is_burst(given)
         m.d.comb += [
             Assert(~intake.waiting | self._is_built(given)),
             Assert(self._is_built(unit.command)),
             Assert(~intake.looked_at | intake.waiting),
             Assert(~intake.checked | intake.looked_at),
             Assert(~intake.looked_at | (unit.intake.waits == waits)),
+            *([Assert(~intake.looked_at | (unit.intake.changes == changes))] if self.config.hands_over else []),
             Assert(~intake.looked_at | ~intake.fulfilled.all() | self._is_legal(given)),
             Assert(~unit.intake.ready | self._is_legal(given)),
             Assert(~(unit.active | unit.walked) | self._is_legal(unit.command)),
@@ -216,6 +224,8 @@ class WindowsProof(Proof):
             Assert(~unit.walked | (unit.begins == row.of_first[walked - 1])),
             Assert(~unit.walked | self._is_right(unit.found.foreseen, row, walked - 1, has_engine=False)),
         ]
+        if self.config.hands_over:
+            m.d.comb += Assert(~(active & unit.first) | (unit.changes == row.changes[walked]))
 
     def _check_lookahead(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal, runs: Signal) -> None:
         queue, input_, output = inside(unit.lookahead), unit.lookahead.input, unit.lookahead.output
@@ -241,8 +251,9 @@ def _is_burst(command: data.View) -> Value:
     return command.engine == FPC
 
 
-def test_steps_of_a_burst_follow_one_another_and_the_first_counts(tmp_path: Path) -> None:
-    prove(WindowsProof(BURST_CONFIGS["two"]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
+@pytest.mark.parametrize("config", ["two, hands over", pytest.param("two", marks=pytest.mark.regress)])
+def test_steps_of_a_burst_follow_one_another_and_the_first_counts(config: str, tmp_path: Path) -> None:
+    prove(WindowsProof(BURST_CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
 
 
 @pytest.mark.parametrize(
@@ -260,8 +271,11 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(tmp_path: Path
                 ),
                 (windows, "Cat(Const((1 << all_bits) - 1, all_bits), begins)", "Const((1 << all_bits) - 1, all_bits)"),
                 (windows, "begins.eq(first_window)", "begins.eq(first_window & found.first)"),
-                (intake, " | (command.engine != self.last_engine) |", " |"),
-                (intake, " | is_burst(command, self.config))", ")"),
+                (intake, " | waits_for_engine |", " |"),
+                (intake, " | is_burst(command.engine, self.config))", ")"),
+                (intake, "changes & is_burst(self.last_engine, self.config)", "Const(0)"),
+                (intake, "later.eq(changes)", "later.eq(changes & command.after)"),
+                (windows, "foreseen.changes.eq(first & changes)", "foreseen.changes.eq(changes)"),
                 (intake, "            command.lanes <= limit,\n", ""),
             ]
         ),
@@ -272,6 +286,6 @@ def test_what_breaks_it_is_found(module: ModuleType, old: str, new: str, tmp_pat
     if module is intake:
         intakes, changed = changed, broken(windows, _WALK, _WALK)
         changed.Intake = intakes.Intake
-    proof = WindowsProof(BURST_CONFIGS["two"], windows=changed)
+    proof = WindowsProof(BURST_CONFIGS["two, hands over"], windows=changed)
     with pytest.raises(ProofError, match="does not follow"):
         prove(proof, tmp_path, depth=DEPTH, incremental=False)

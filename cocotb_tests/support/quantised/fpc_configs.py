@@ -63,3 +63,4 @@ BURST_CONFIGS: dict[str, Config] = {
     )
     for name, requant_lanes, width in (("two", 2, 8), ("eight", 4, 32))
 }
+BURST_CONFIGS["two, hands over"] = dataclasses.replace(BURST_CONFIGS["two"], hands_over=True)

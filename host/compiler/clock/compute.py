@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
 from ....golden.timing.depths import LOOKAHEAD, burst_limit
-from ....golden.timing.issue import issue_steps
+from ....golden.timing.issue import command_parts, issue_steps
+from ....golden.timing.landing import lead
 from ....golden.timing.latencies import landing_latency
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Events
-from .issue import Part, hide, parts
+from .issue import Part, hide, slots
 from .port import Port
 
 #: Steps between the one that is walked and the one that is issued, both included.
@@ -66,17 +67,18 @@ class ComputeClock:
         after = self.issues[-1][1] + 1 if self.issues else 0
         first = max(after, taken + OVERHEADS.issue)
         spec = specification(fields["engine"])
-        if command.after or fields["engine"] != self.engine or spec.issue.is_burst:
-            first = max(first, self.landed)
+        ahead = None if self.engine is None else lead(config, fields, self.engine, after=command.after)
+        if ahead is not None:
+            first = max(first, self.landed - ahead)
         self.backlog = max(self.backlog - (first - after), 0)
         self.engine = fields["engine"]
         latency = landing_latency(config, fields)
         limit = burst_limit(config) if spec.issue.is_burst else None
         unread = fields["steps"] - spec.issue.steps_read(fields, config)
-        now = first
-        for windows, rounds, slots in parts(fields, config):
+        now, piece = first, slots(fields, config)
+        for windows, rounds in command_parts(fields, config):
             begins, row = now == first, sum(steps for steps, _ in windows)
-            part = Part(now, self.backlog, windows, rounds, begins, self.hidden, limit, unread, slots, latency)
+            part = Part(now, self.backlog, windows, rounds, begins, self.hidden, limit, unread, piece, latency)
             for begin, count, issued, self.backlog in part.issue():
                 self.latest.extend(part.last_steps(begin, count, issued, AHEAD))
                 now = begin + count * (row + sum(hold for hold, _ in issued))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
 from ....golden.timing.depths import PAUSES_HIDDEN
-from ....golden.timing.issue import issue_rounds, result_groups
+from ....golden.timing.issue import issue_rounds
 from .port import Rounds, Run
 
 
@@ -114,23 +114,7 @@ def hide(hidden: int, waiting: int, *, begins: bool) -> int:
     return min(min(hidden, waiting) + begins, PAUSES_HIDDEN)
 
 
-def parts(fields: dict[str, int], config: Config) -> Iterator[tuple[list[tuple[int, int]], int, int]]:
-    """Parts of a command whose windows have the same results: steps and groups of each window of a round, the rounds,
-    and the groups of a piece."""
-    steps, rounds = fields["steps"], fields["middle"] * fields["outer"]
-    full, last = fields["lanes"], fields["last_lanes"]
-    if fields.get("tile_inner"):
-        lanes = [full] * (fields["inner"] - 1) + [last]
-        found = [([steps] * fields["inner"], lanes, rounds)]
-    else:
-        row = [steps, *[steps - fields.get("skip", 0)] * (fields["inner"] - 1)]
-        found = [
-            (row, [count] * fields["inner"], tiles * fields["middle"])
-            for count, tiles in ((full, fields["outer"] - 1), (last, 1))
-            if tiles
-        ]
+def slots(fields: dict[str, int], config: Config) -> int:
+    """Groups of a piece that is written."""
     finish = specification(fields["engine"]).finish_of(fields)
-    slots = 1 if finish.is_whole else config.array.columns // config.array.requant_lanes
-    for row, lanes, rounds in found:
-        groups = [result_groups(config, count, finish) for count in lanes]
-        yield list(zip(row, groups, strict=True)), rounds, slots
+    return 1 if finish.is_whole else config.array.columns // config.array.requant_lanes

@@ -12,6 +12,7 @@ from ..data.command import Command
 from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
 from ..data.units import unit_count
+from .landed import Landed
 from .observed import check_observed, observations
 from .rehearsal import rehearse
 
@@ -45,12 +46,12 @@ def synchronise(plan: Plan) -> Plan:
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
     what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
-    only reading what may still be under way needs `after`, and writing what is still to be compared: results land, and
-    words are read, in order. Within the DMA queue the hardware separates loads and fills from stores, and a barrier
-    from everything.
+    only reading what may still be under way needs `after`, and writing what may still be compared (:mod:`.landed`):
+    results land, and words are read, in order. Within the DMA queue the hardware separates loads and fills from stores,
+    and a barrier from everything.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
-    compared = observations(plan)
+    compared, landed = observations(plan), Landed(plan)
     for command in plan.commands:
         own, other = queues[command.queue], queues[command.queue.peer]
         index = len(own.commands)
@@ -68,7 +69,8 @@ def synchronise(plan: Plan) -> Plan:
             own.other_done, own.done = needed, max(own.done, other.knowledge[needed][1])
 
         if command.opcode is Opcode.COMPUTE:
-            hazard = max(_latest(own.last_write, command.reads), _latest(own.compared, command.writes))
+            # It waits on the timeline as well, which knows nothing of tokens.
+            hazard = index if landed.needs_after(command, _latest(own.compared, command.writes)) else -1
         elif command.opcode is Opcode.BARRIER:
             # It begins when all before it have completed, and what stands behind it begins later.
             own.done, hazard = index - 1, -1
@@ -76,6 +78,7 @@ def synchronise(plan: Plan) -> Plan:
             own.done = max(own.done, own.latest.get(Opcode.LOAD, -1), own.latest.get(Opcode.FILL, -1))
             hazard = -1
         else:
+            landed.load(command)
             own.done = max(own.done, own.latest.get(Opcode.STORE, -1))
             hazard = _latest(own.last_write, command.writes)
         if hazard > own.done:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.command import Command
@@ -36,13 +37,41 @@ def store(reads: np.ndarray) -> Command:
     return Command(Opcode.STORE, {}, reads=reads)
 
 
-def compute(reads: np.ndarray, writes: np.ndarray) -> Command:
-    return Command(Opcode.COMPUTE, {}, reads=reads, writes=writes)
+def compute(reads: np.ndarray, writes: np.ndarray, times: int = 1, engine: int = MAXIMUM) -> Command:
+    """A copy of eight bytes, in two words of the smallest preset, so many times."""
+    fields = {"engine": engine, "outer": times, "middle": 1, "inner": 2, "steps": 1, "lanes": 4, "last_lanes": 4}
+    fields |= {"source": int(reads[0]), "source_inner": 4, "destination": int(writes[0]), "destination_inner": 4}
+    return Command(Opcode.COMPUTE, fields, reads=reads, writes=writes)
 
 
 def test_results_of_the_first_command_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     found = synchronised(compute(A, B), compute(A, C), compute(B, A), monkeypatch=monkeypatch)
     assert found == [(False, None, 0), (False, None, 0), (True, None, 0)]
+
+
+def test_results_that_landed_long_ago_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each window's results take four cycles, and nothing of this core takes more than a hundred."""
+    found = synchronised(compute(A, B), compute(A, C, times=25), compute(B, A), monkeypatch=monkeypatch)
+    assert [after for after, _, _ in found] == [False, False, False]
+    # The last one waits for what the one before it writes, so it needs not wait for the first.
+    found = synchronised(compute(A, B), compute(A, C, times=25), compute(C, A), monkeypatch=monkeypatch)
+    assert [after for after, _, _ in found] == [False, False, True]
+
+
+def test_where_the_engine_changes_the_hardware_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = synchronised(compute(A, B), compute(B, C, engine=BINARY_MAXIMUM), monkeypatch=monkeypatch)
+    assert [after for after, _, _ in found] == [False, False]
+
+
+def test_a_word_may_hold_bytes_that_have_not_landed_and_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = compute(B, C)
+    narrow.fields |= {"inner": 1, "source": 5}
+    narrow.reads = np.arange(5, 8)
+    assert [after for after, _, _ in synchronised(compute(A, B), narrow, monkeypatch=monkeypatch)] == [False, False]
+    others = compute(B, C)
+    others.fields |= {"inner": 1, "source": 5}
+    others.reads = np.arange(5, 9)
+    assert [after for after, _, _ in synchronised(compute(A, B), others, monkeypatch=monkeypatch)] == [False, True]
 
 
 def test_who_waits_knows_what_has_been_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,3 +108,7 @@ def test_what_is_compared_is_not_overwritten_before_it_is_complete(monkeypatch: 
     assert found == [(False, None, 0), (False, None, 0), (True, None, 0)]
     others = compute(A, B), compute(A, C), compute(A, B)
     assert synchronised(*others, monkeypatch=monkeypatch) == [(False, None, 0)] * 3
+    # What was complete long ago has been compared.
+    later = compute(A, B), compute(A, C, times=25), compute(A, B)
+    found = synchronised(*later, compared={later[0]: B}, monkeypatch=monkeypatch)
+    assert found == [(False, None, 0)] * 3

@@ -1,0 +1,164 @@
+"""What a program may rely on: whatever is delayed, no step that comes late enough reads before a result has landed."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+
+from lutterfly.golden.config import Config
+from lutterfly.golden.engines import ADD, FPC, MAC, MAXIMUM
+from lutterfly.golden.isa import COMPUTE
+from lutterfly.golden.machine.landings import Landings
+from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.timing.depths import BACKLOG_LIMIT
+from lutterfly.golden.timing.landing import Timeline, lead
+from lutterfly.golden.timing.latencies import finish_latency, landing_latency
+
+TINY = PRESETS["tiny"]
+CONFIGS = {
+    "tiny": TINY,
+    "tiny, hands over": dataclasses.replace(TINY, hands_over=True),
+    "large": PRESETS["large"],
+}
+
+
+def command(engine: int, **fields: int) -> dict[str, int]:
+    """A legal command, of one window of one step if nothing else is said."""
+    names = [field.name for field in COMPUTE.fields]
+    counts = dict.fromkeys(("outer", "middle", "inner", "steps", "lanes", "last_lanes"), 1)
+    return dict.fromkeys(names, 0) | counts | {"engine": engine} | fields
+
+
+def drawn(config: Config, rng: np.random.Generator) -> dict[str, int]:
+    engine = int(rng.choice([MAC, MAXIMUM, ADD]))
+    most = config.array.columns if engine == MAC else config.array.lanes
+    lanes = int(rng.integers(1, most + 1))
+    loops = dict(zip(("outer", "middle", "inner"), (int(n) for n in rng.integers(1, 6, 3)), strict=True))
+    steps, last = 2 if engine == ADD else int(rng.integers(1, 5)), int(rng.integers(1, lanes + 1))
+    return command(engine, lanes=lanes, last_lanes=last, steps=steps, tile_inner=int(rng.integers(2)), **loops)
+
+
+def groups_of(config: Config, fields: dict[str, int]) -> list[int]:
+    """Groups of the results of each window, in the order of issue."""
+    found = []
+    for i, _, k in itertools.product(*(range(fields[name]) for name in ("outer", "middle", "inner"))):
+        tile, tiles = (k, fields["inner"]) if fields["tile_inner"] else (i, fields["outer"])
+        lanes = fields["lanes"] if tile < tiles - 1 else fields["last_lanes"]
+        found.append(-(-lanes // config.array.requant_lanes))
+    return found
+
+
+def played(
+    config: Config, commands: list[tuple[dict[str, int], bool]], rng: np.random.Generator, p_stall: float
+) -> tuple[list[list[list[int]]], list[list[int]]]:
+    """Cycle by cycle, as the gate counts: of each command and window the cycles of the steps, and of the landing."""
+    issues, landings = [], []
+    now, backlog, landed, engine = 0, 0, 0, None
+    for fields, after in commands:
+        ahead = None if engine is None else lead(config, fields, engine, after=after)
+        engine, latency = fields["engine"], landing_latency(config, fields)
+        issues.append([])
+        landings.append([])
+        for number, groups in enumerate(groups_of(config, fields)):
+            steps: list[int] = []
+            while len(steps) < fields["steps"]:
+                waits = not number and not steps and ahead is not None and now < landed - ahead
+                ends = len(steps) == fields["steps"] - 1
+                backlog_before = backlog
+                backlog = max(backlog - 1, 0)
+                if not waits and not (ends and backlog_before > BACKLOG_LIMIT) and rng.random() >= p_stall:
+                    steps.append(now)
+                    if ends:
+                        backlog += groups + (number == 0)
+                        landed = now + latency + backlog - 1
+                now += 1
+            issues[-1].append(steps)
+            landings[-1].append(landed)
+    return issues, landings
+
+
+@pytest.mark.parametrize("p_stall", [0.0, 0.1, 0.6])
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_is_late_enough_stays_so_whatever_is_delayed(name: str, seed: int, p_stall: float) -> None:
+    config, rng = CONFIGS[name], np.random.default_rng(seed)
+    commands = [(drawn(config, rng), bool(rng.random() < 0.2)) for _ in range(12)]
+    issues, landings = played(config, commands, rng, p_stall)
+    timeline, known, compared = Timeline(config), [], 0
+    for index, (fields, after) in enumerate(commands):
+        issued = timeline.foresee(fields, after=after)
+        for number, begin in issued.first_windows(issued.begin + 300):
+            for step, now in enumerate(issues[index][number]):
+                # What has landed here has landed there.
+                late = [played_landing for landing, played_landing in known if landing <= begin + step]
+                assert now >= max(late, default=0), (index, number, step)
+                compared += bool(late)
+        timeline.issue(fields, issued)
+        # Those that are left out have landed when the command ends.
+        own = dict(issued.last_windows())
+        known += [(own.get(number, issued.end), landing) for number, landing in enumerate(landings[index])]
+        if not p_stall:
+            assert next(issued.first_windows(issued.end)) == (0, issues[index][0][0])
+            assert issued.end == issues[index][-1][-1] + 1
+            assert issued.landed == landings[index][-1]
+            assert own == {number: now for number, now in enumerate(landings[index]) if now > issued.end}
+    assert compared > 100
+
+
+def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
+    config, finish = PRESETS["ecp5-85k"], finish_latency(PRESETS["ecp5-85k"])
+    over = dataclasses.replace(config, hands_over=True)
+    same, other, burst = command(MAC), command(ADD), command(FPC)
+    for one in (config, over):
+        assert lead(one, same, MAC, after=False) is None
+        assert lead(one, same, MAC, after=True) == 0
+        assert lead(one, burst, FPC, after=False) == 0
+        assert lead(one, burst, MAC, after=False) == lead(one, same, FPC, after=False) == 0
+        assert lead(one, other, MAC, after=True) == 0
+    assert lead(config, other, MAC, after=False) == 0
+    assert lead(over, other, MAC, after=False) == finish
+    assert 0 < finish < landing_latency(over, same)
+
+
+def test_bytes_land_with_their_window() -> None:
+    landings = Landings(TINY)
+    writer = command(MAXIMUM, inner=20, steps=4, lanes=4, last_lanes=4, destination=100, destination_inner=4)
+    issued, early = landings.foresee(writer, after=False)
+    assert early.landings is None
+    landings.issue(writer, issued)
+    reader = command(MAXIMUM, inner=90)
+    issued, early = landings.foresee(reader, after=False)
+    assert early.landings is not None
+    assert (np.diff(early.landings[100:180].reshape(-1, 4), axis=1) == 0).all()
+    under_way = early.landings[100:180:4][early.landings[100:180:4] > issued.begin]
+    assert len(under_way) > 5
+    assert (np.diff(under_way) == 4).all()
+    # One window each cycle: the first that may read all is the one after these.
+    assert under_way[-1] == issued.begin + len(early.windows)
+    assert (early.landings[:100] < issued.begin).all()
+    assert (early.landings[180:] < issued.begin).all()
+    # One that waits finds nothing under way.
+    assert landings.foresee(reader, after=True)[1].landings is None
+    # Each word of four bytes, a cycle before it may be read and then.
+    words = 180 - 4 * np.arange(len(under_way), 0, -1)[:, None] + np.arange(4)
+    assert early.too_early(words, early.landings[words[:, 0]] - 1).all()
+    assert not early.too_early(words, early.landings[words[:, 0]]).any()
+
+
+def test_steps_that_a_window_leaves_out_read_nothing_too_early() -> None:
+    landings = Landings(TINY)
+    writer = command(MAXIMUM, inner=20, steps=2)
+    landings.issue(writer, landings.foresee(writer, after=False)[0])
+    reader = command(MAXIMUM, middle=2, inner=3, steps=4, skip=3)
+    issued, early = landings.foresee(reader, after=False)
+    cycles = early.cycles(reader, np.arange(6).reshape(2, 3))
+    begin, late = issued.begin, np.iinfo(np.int64).max
+    assert cycles[0].tolist() == [
+        [begin, begin + 1, begin + 2, begin + 3],
+        [late, late, late, begin + 4],
+        [late, late, late, begin + 5],
+    ]
+    assert cycles[1, 0].tolist() == [begin + 6 + step for step in range(4)]
