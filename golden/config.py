@@ -117,6 +117,17 @@ class Config:
         return self.array.lanes * self.array.columns
 
     @property
+    def row_columns(self) -> int:
+        """Columns of a row of the array."""
+        return min(own.row_columns(self.array) for own in self.engines.values())
+
+    @property
+    def column_hops(self) -> tuple[int, ...]:
+        """For each column of the array, the hops of a word from the first one: along the first row, then from row to
+        row."""
+        return tuple(sum(divmod(column, self.row_columns)) for column in range(self.array.columns))
+
+    @property
     def weight_word_bytes(self) -> int:
         """Bytes of one weight word: lanes weights for each column."""
         return self.array.lanes * self.array.columns

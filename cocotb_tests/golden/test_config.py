@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -157,6 +158,10 @@ def test_bad_arena(size: int) -> None:
             {"engines": EngineConfigs.of(MAC, DEPTHWISE, DEPTHWISE=DepthwiseConfig(9))},
             r"^DEPTHWISE.taps must be at most columns \(8\), not 9$",
         ),
+        (
+            {"engines": EngineConfigs.of(MAC, DEPTHWISE, DEPTHWISE=DepthwiseConfig(3, chains=3))},
+            r"^DEPTHWISE.chains must be at most columns / taps \(2\), not 3$",
+        ),
     ],
 )
 def test_bad_config(change: dict[str, object], message: str) -> None:
@@ -168,6 +173,8 @@ def test_bad_config(change: dict[str, object], message: str) -> None:
     ("part", "value", "message"),
     [
         (DepthwiseConfig, 0, r"^taps must be at least 1, not 0$"),
+        (functools.partial(DepthwiseConfig, 1), 0, r"^chains must be between 1 and 6, not 0$"),
+        (functools.partial(DepthwiseConfig, 1), 7, r"^chains must be between 1 and 6, not 7$"),
         (AddConfig, 3, r"^tables must be a power of two, not 3$"),
         (AddConfig, 32, r"^tables must be at most 16, not 32$"),
         (FpcConfig, 12, r"^width must be a power of two, not 12$"),
@@ -214,7 +221,7 @@ def test_an_engine_that_is_absent_leaves_no_trace() -> None:
 
 
 def test_engines_are_built_with_what_is_theirs() -> None:
-    with pytest.raises(TypeError, match=r"^ADD must be built with AddConfig, not DepthwiseConfig\(taps=3\)$"):
+    with pytest.raises(TypeError, match=r"^ADD must be built with AddConfig, not DepthwiseConfig\(taps=3, chains=1\)$"):
         EngineConfigs({MAC: EngineConfig(), ADD: DepthwiseConfig()})
     with pytest.raises(ValueError, match=r"^FPC must be one of the engines MAC, ADD$"):
         EngineConfigs.of(MAC, ADD, FPC=FpcConfig(8))
@@ -443,3 +450,22 @@ def test_any_value_anywhere_is_a_configuration_or_refused(path: tuple[str, ...],
 def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$"):
         Config.from_json(text)
+
+
+def test_a_field_that_came_later_says_nothing_at_its_default() -> None:
+    preset = PRESETS["ecp5-85k"]
+    (one, two) = (
+        dataclasses.replace(preset, engines=preset.engines.having(DEPTHWISE, DepthwiseConfig(3, chains=chains)))
+        for chains in (1, 2)
+    )
+    assert one.hash == preset.hash
+    assert "chains" not in one.to_json()
+    assert two.hash != preset.hash
+    assert Config.from_json(two.to_json()) == two
+
+
+def test_columns_stand_in_rows_of_a_chain() -> None:
+    preset = PRESETS["ecp5-85k"]
+    assert (preset.row_columns, preset.column_hops) == (8, (0, 1, 2, 3, 4, 5, 6, 7))
+    of_two = dataclasses.replace(preset, engines=preset.engines.having(DEPTHWISE, DepthwiseConfig(3, chains=2)))
+    assert (of_two.row_columns, of_two.column_hops) == (3, (0, 1, 2, 1, 2, 3, 2, 3))

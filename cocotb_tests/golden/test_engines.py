@@ -19,7 +19,7 @@ from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS, specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import EngineCommand, command_shape
-from quantised.fpc_configs import FPC_CONFIGS
+from quantised.fpc_configs import CHAIN_CONFIGS, FPC_CONFIGS
 
 CONFIG = PRESETS["tiny"]
 
@@ -27,7 +27,9 @@ every_engine = pytest.mark.parametrize("engine", SPECIFICATIONS.values(), ids=la
 
 
 def having(engine: EngineSpecification) -> Config:
-    """An accelerator that has it: one with a butterfly, if it is that."""
+    """An accelerator that has it: one with a butterfly, if it is that, and one with several chains."""
+    if engine.issue.further is not None:
+        return CHAIN_CONFIGS["chains"]
     return CONFIG if engine.engine in CONFIG.engines else FPC_CONFIGS["bottom-up"]
 
 

@@ -9,36 +9,42 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, FPC, MAC, MAXIMUM
+from lutterfly.golden.engines import ADD, DEPTHWISE, FPC, MAC, MAXIMUM
 from lutterfly.golden.isa import COMPUTE
 from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import BACKLOG_LIMIT
+from lutterfly.golden.timing.depths import backlog_limit
 from lutterfly.golden.timing.landing import Timeline, lead
 from lutterfly.golden.timing.latencies import finish_latency, landing_latency
+from networks.mixed.configurations import CONFIGS as MIXED
 
 TINY = PRESETS["tiny"]
 CONFIGS = {
     "tiny": TINY,
     "tiny, hands over": dataclasses.replace(TINY, hands_over=True),
     "large": PRESETS["large"],
+    "rows": MIXED["rows"],
 }
 
 
 def command(engine: int, **fields: int) -> dict[str, int]:
     """A legal command, of one window of one step if nothing else is said."""
-    names = [field.name for field in COMPUTE.fields]
+    names = [field.name for field in (*COMPUTE.fields, *DEPTHWISE.fields)]
     counts = dict.fromkeys(("outer", "middle", "inner", "steps", "lanes", "last_lanes"), 1)
     return dict.fromkeys(names, 0) | counts | {"engine": engine} | fields
 
 
 def drawn(config: Config, rng: np.random.Generator) -> dict[str, int]:
-    engine = int(rng.choice([MAC, MAXIMUM, ADD]))
+    chains = config.engines[DEPTHWISE].chains
+    engine = int(rng.choice([MAC, MAXIMUM, ADD, *[DEPTHWISE] * (chains > 1)]))
     most = config.array.columns if engine == MAC else config.array.lanes
     lanes = int(rng.integers(1, most + 1))
     loops = dict(zip(("outer", "middle", "inner"), (int(n) for n in rng.integers(1, 6, 3)), strict=True))
     steps, last = 2 if engine == ADD else int(rng.integers(1, 5)), int(rng.integers(1, lanes + 1))
-    return command(engine, lanes=lanes, last_lanes=last, steps=steps, tile_inner=int(rng.integers(2)), **loops)
+    fields = command(engine, lanes=lanes, last_lanes=last, steps=steps, tile_inner=int(rng.integers(2)), **loops)
+    if engine == DEPTHWISE:
+        fields |= {"tile_inner": 0, "further": int(rng.integers(min(steps, chains)))}
+    return fields
 
 
 def groups_of(config: Config, fields: dict[str, int]) -> list[int]:
@@ -47,7 +53,7 @@ def groups_of(config: Config, fields: dict[str, int]) -> list[int]:
     for i, _, k in itertools.product(*(range(fields[name]) for name in ("outer", "middle", "inner"))):
         tile, tiles = (k, fields["inner"]) if fields["tile_inner"] else (i, fields["outer"])
         lanes = fields["lanes"] if tile < tiles - 1 else fields["last_lanes"]
-        found.append(-(-lanes // config.array.requant_lanes))
+        found.append(-(-lanes // config.array.requant_lanes) * (1 + fields["further"]))
     return found
 
 
@@ -69,7 +75,11 @@ def played(
                 ends = len(steps) == fields["steps"] - 1
                 backlog_before = backlog
                 backlog = max(backlog - 1, 0)
-                if not waits and not (ends and backlog_before > BACKLOG_LIMIT) and rng.random() >= p_stall:
+                if (
+                    not waits
+                    and not (ends and backlog_before > backlog_limit(config, engine))
+                    and rng.random() >= p_stall
+                ):
                     steps.append(now)
                     if ends:
                         backlog += groups + (number == 0)

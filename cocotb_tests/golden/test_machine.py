@@ -10,7 +10,7 @@ import pytest
 
 from edges.programs import place
 from lutterfly.golden import isa
-from lutterfly.golden.engines import MAC, MAXIMUM, find_engine
+from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM, find_engine
 from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import ORDERS, Machine
@@ -319,3 +319,9 @@ def test_unknown_order() -> None:
         ValueError, match=f"^{re.escape('order must be one of dma-first, compute-first, random, not sorted')}$"
     ):
         prepared().run([program], arena, order="sorted")
+
+
+@pytest.mark.parametrize("field", ["further", "destination_further"])
+def test_queues_refuse_fields_that_are_not_built(field: str) -> None:
+    command = DEPTHWISE.format.encode(engine=DEPTHWISE, **{field: 1})
+    assert error_of(END_ONLY, [command, *END_ONLY])[:3] == (ErrorCode.ILLEGAL_FIELD, Unit.COMPUTE_QUEUE, 0)

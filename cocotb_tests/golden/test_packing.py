@@ -69,7 +69,7 @@ def test_windows_are_bits(columns: int, lanes: int, inner: int) -> None:
     valid = np.ones(results.shape, np.bool_)
     valid[:, :, -1, lanes // 2 + 1 :] = False
     command = {"packed": 1, "lanes": lanes, "inner": inner}
-    found = pack_windows(command, results, valid, config)
+    found = pack_windows(command, results[..., None, :], valid[..., None, :], config)[..., 0, :]
     for outside in np.ndindex(2, 3):
         string = 0
         for number in range(inner):

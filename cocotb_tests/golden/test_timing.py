@@ -14,7 +14,7 @@ from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.bus import burst_beats
-from lutterfly.golden.timing.depths import BACKLOG_LIMIT, WORDS_AHEAD
+from lutterfly.golden.timing.depths import RESULT_WINDOWS, WORDS_AHEAD
 from lutterfly.golden.timing.issue import issue_windows
 from lutterfly.golden.timing.latencies import (
     FETCH_LATENCY,
@@ -100,17 +100,17 @@ def test_issue_follows_the_backlog_cycle_by_cycle(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounds = int(rng.integers(1, 60))
     windows = [(int(n), int(rng.integers(1, 5))) for n in rng.integers(1, 6, rng.integers(1, 5))]
-    start, begins = int(rng.integers(0, 12)), bool(rng.integers(2))
+    start, begins, limit = int(rng.integers(0, 12)), bool(rng.integers(2)), int(rng.integers(4, RESULT_WINDOWS))
     cycle, backlog = 0, start
     for number, (steps, groups) in enumerate(windows * rounds):
         size = groups + (begins and number == 0)
         step = 0
         while step < steps:
-            held = step == steps - 1 and backlog > BACKLOG_LIMIT
+            held = step == steps - 1 and backlog > limit
             backlog = max(backlog - 1, 0) + (size if step == steps - 1 and not held else 0)
             step += not held
             cycle += 1
-    assert issue_windows(start, windows, rounds, begins=begins) == (cycle, backlog)
+    assert issue_windows(start, windows, rounds, limit=limit, begins=begins) == (cycle, backlog)
 
 
 def test_bursts_end_at_multiples_of_sixteen_beats() -> None:

@@ -52,6 +52,7 @@ OF_ONE = {
     "Issue.masks_words": "step lists have counts whatever reads them; binary words have a last bit anywhere",
     "Issue.read_steps": "the steps that read nothing are told by the command, in one expression for all",
     "Issue.is_burst": "results of several words are issued one after the other, as the FIFO takes them",
+    "Issue.further": "the results of a window are counted and placed, whoever gives them",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -68,7 +67,7 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON: engines by name."""
-        return {engine.name: dataclasses.asdict(own) for engine, own in self.items()}
+        return {engine.name: own.to_plain() for engine, own in self.items()}
 
     @classmethod
     def from_plain(cls, plain: Any, name: str) -> EngineConfigs:

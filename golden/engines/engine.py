@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,10 +16,16 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..config_parts import ArrayConfig
 
+#: Metadata of a field of a configuration that says nothing where it has its default: hash and JSON stay what they were.
+LATER = {"later": True}
+
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine is built with: nothing, or the fields of a subclass, which has defaults for all of them."""
+    """What an engine is built with: nothing, or the fields of a subclass, which has defaults for all of them.
+
+    A field with ``LATER`` as its metadata came when there were configurations without it.
+    """
 
     def check(self, config: Config) -> None:
         """Check that it fits the rest of a configuration.
@@ -32,6 +39,22 @@ class EngineConfig:
     def own_columns(self, array: ArrayConfig) -> int:
         """Columns of multipliers, ``array.lanes`` each, that the engine brings along."""
         return 0
+
+    def row_columns(self, array: ArrayConfig) -> int:
+        """Columns of a row of the array, as the engine wants them; where it does not mind, all are one row."""
+        return array.columns
+
+    def absent_fields(self) -> tuple[str, ...]:
+        """Fields of the engine's commands that an engine built like this has not: their bits are zero."""
+        return ()
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON: all fields, but not those that came later where they have their default."""
+        plain = dataclasses.asdict(self)
+        for field in dataclasses.fields(self):
+            if field.metadata == LATER and getattr(self, field.name) == field.default:
+                del plain[field.name]
+        return plain
 
 
 C = TypeVar("C", bound=EngineConfig)

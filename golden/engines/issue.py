@@ -10,6 +10,23 @@ from ..config import Config
 
 
 @dataclass(frozen=True, kw_only=True)
+class FurtherResults:
+    """Results of a window beside its first one: each as many lanes, and in the same tile.
+
+    Attributes
+    ----------
+    count, pitch : str
+        The fields of the engine's commands that say how many there are, and how far apart results are, in bytes.
+    most : callable
+        Configuration to how many there are at most.
+    """
+
+    count: str
+    pitch: str
+    most: Callable[[Config], int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Issue:
     """How the windows of an engine are issued.
 
@@ -30,6 +47,9 @@ class Issue:
     is_burst : bool
         The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
         ``latency`` after the first word. Commands wait for every earlier result.
+    further : FurtherResults or None
+        None if a window has one result, or those of a burst, which lie side by side. The results of a window come one
+        after the other, in successive cycles.
     fields : tuple of str
         Fields of the engine's commands that the hardware wants to know with every step.
     """
@@ -39,6 +59,7 @@ class Issue:
     masks_words: bool = False
     has_streams: bool = False
     is_burst: bool = False
+    further: FurtherResults | None = None
     fields: tuple[str, ...] = ()
 
     def steps_read(self, command: Mapping[str, int], config: Config) -> int:
@@ -48,6 +69,16 @@ class Issue:
     def tile_weight_words(self, command: Mapping[str, int]) -> int:
         """Weight words of a tile."""
         return 0 if self.weight_words is None else command[self.weight_words]
+
+    def most_further(self, config: Config) -> int:
+        """Results of a window beside its first one at most."""
+        return 0 if self.further is None else self.further.most(config)
+
+    def result_offsets(self, command: Mapping[str, int]) -> list[int]:
+        """Where the results of a window lie, in bytes from its first one on."""
+        if self.further is None:
+            return [0]
+        return [number * command.get(self.further.pitch, 0) for number in range(1 + command.get(self.further.count, 0))]
 
 
 #: Words only, one each step, as of a pooling.

@@ -94,7 +94,8 @@ class EngineSpecification:
         Which number of the configuration limits the results of a window, as ``"array.lanes"``, or of the engine's own,
         as ``"width"``.
     totals : callable
-        The twin: :class:`TileWindows` to totals int32[..., inner, results] or int64[...], before they are finished.
+        The twin: :class:`TileWindows` to totals int32[..., inner, lanes] or int64[...], before they are finished; of an
+        engine with further results int32[..., inner, results, lanes].
     latency : callable
         Configuration and command to the cycles from the last word of a window to its result, which has that of the
         array's lanes at most; from the first word to the first results, if the engine is one of bursts.

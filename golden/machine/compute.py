@@ -101,7 +101,7 @@ def compute_results(
 
     Returns
     -------
-    int8[outer, middle, inner, lanes]
+    int8[outer, middle, inner, results, lanes]
         In the last tile ``last_lanes`` of the lanes are results.
 
     Raises
@@ -131,17 +131,15 @@ def compute_results(
 
 
 def write_results(command: Command, results: Int8, feature: UInt8, config: Config) -> None:
-    """Write results, int8[outer, middle, inner, lanes], in the order of the windows."""
+    """Write results, int8[outer, middle, inner, results, lanes], in the order of the windows."""
     axis, written = windows.tile_axis(command), results.view(np.uint8)
+    shape = [-1 if number == axis else 1 for number in range(5)]
     if command["packed"]:
-        lanes = windows.lane_counts(command)
-        shape = [-1 if number == axis else 1 for number in range(3)]
-        valid = np.arange(results.shape[-1]) < lanes.reshape(*shape, 1)
+        valid = np.arange(results.shape[-1]) < windows.lane_counts(command).reshape(shape)
         written = pack_windows(command, results, np.broadcast_to(valid, results.shape), config)
     spans = [*window_spans(command, config)]
     starts = np.stack([starts for starts, _ in spans], axis)
-    shape = [-1 if number == axis else 1 for number in range(3)]
-    counts = np.array([count for _, count in spans]).reshape(*shape, 1)
+    counts = np.array([count for _, count in spans]).reshape(shape)
     place = np.arange(written.shape[-1])
     valid = np.broadcast_to(place < counts, written.shape)
     feature[(starts[..., None] + place)[valid]] = written[valid]
@@ -158,12 +156,14 @@ def _piece_bytes(command: Command, config: Config) -> int:
 def _tile_results(
     command: Command, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
 ) -> Int8:
-    """Engine, finish and table for the windows of one tile: int8[..., lanes]."""
+    """Engine, finish and table for the windows of one tile: int8[..., results, lanes]."""
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
     parameters = _tile_parameters(command, tile, lanes, memories, config)
     engine = specification(command["engine"])
     weights = _tile_weights(command, tile, engine.issue.tile_weight_words(command), memories, config)
     totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
+    if engine.issue.further is None:
+        totals = totals[..., np.newaxis, :]
     results = engine.finish_of(command).codes(totals[..., :lanes], parameters, command)
     if command["table_enable"]:
         table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)

@@ -112,5 +112,6 @@ class Fetch:
         axis, numbers = windows.tile_axis(self.command), self._window_numbers()
         for tile, (starts, count) in enumerate(window_spans(self.command, self.config)):
             covered = starts[..., None] + np.arange(count)
-            np.minimum.at(first, covered, np.broadcast_to(numbers.take(tile, axis)[..., None], covered.shape))
+            of_window = numbers.take(tile, axis)[..., None, None]
+            np.minimum.at(first, covered, np.broadcast_to(of_window, covered.shape))
         return first

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import isa
 from ..config import Config
-from ..engines import format_of
+from ..engines import find_engine, format_of
 from ..isa import COMMAND_BYTES, Opcode
 from ..memories import LocalMemory
 from ..units import ErrorCode, Queue, Unit
@@ -101,7 +101,8 @@ class CommandQueue:
             raise self.error(ErrorCode.ILLEGAL_ENGINE, self.next)
         fmt = format_of(opcode, engine)
         fields = fmt.decode(command)
-        if fmt.encode(**{**fields, "reserved": 0}) != command:
+        absent = self.config.engines[find_engine(engine)].absent_fields() if opcode is Opcode.COMPUTE else ()
+        if fmt.encode(**{**fields, "reserved": 0, **dict.fromkeys(absent, 0)}) != command:
             raise self.error(ErrorCode.ILLEGAL_FIELD, self.next)
         return opcode, fields
 

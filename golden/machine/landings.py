@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config import Config
+from ..engines.specifications import specification
 from ..numerics import windows
 from ..timing.landing import Issued, Timeline
 from .packing import written_span
@@ -21,8 +22,9 @@ _LATE = np.iinfo(np.int64).max
 
 
 def window_spans(command: Mapping[str, int], config: Config) -> Iterator[tuple[Int64, int]]:
-    """Where a tile's windows write first, and how many bytes each, tile by tile."""
-    destinations = windows.loop_addresses(command, "destination")
+    """Where each result of a tile's windows is written first, and how many bytes of it, tile by tile."""
+    offsets = specification(command["engine"]).issue.result_offsets(command)
+    destinations = windows.loop_addresses(command, "destination")[..., None] + np.array(offsets)
     for tile, results in enumerate(windows.lane_counts(command)):
         first, count = written_span(command, tile, int(results), config)
         yield (destinations.take(tile, windows.tile_axis(command)) + first) % windows.LOCAL_SPACE, count
@@ -99,5 +101,5 @@ class Landings:
         for number, landing in issued.last_windows():
             place = [int(index) for index in np.unravel_index(number, shape)]
             starts, count = spans[place.pop(axis)]
-            start = int(starts[tuple(place)])
-            self._landings[start : start + count] = landing
+            for start in starts[tuple(place)].tolist():
+                self._landings[start : start + count] = landing

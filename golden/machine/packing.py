@@ -67,19 +67,21 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
     ----------
     command : mapping
         Fields of :data:`isa.COMPUTE`, ``packed`` among them.
-    results : int8[outer, middle, inner, lanes]
-    valid : bool[outer, middle, inner, lanes]
+    results : int8[outer, middle, inner, results, lanes]
+    valid : bool[outer, middle, inner, results, lanes]
         Which of them are results.
     config : Config
 
     Returns
     -------
-    uint8[outer, middle, inner, bytes]
+    uint8[outer, middle, inner, results, bytes]
         From the first byte of each on, see :func:`written_span`.
     """
     bits = (results >= 0) & valid
     if not shares_bytes(config):
         return np.packbits(bits, axis=-1, bitorder="little")
+    # No engine with tiles in the inner loop has several results of a window.
+    bits = bits.squeeze(axis=3)
     *outside, inner, lanes = bits.shape
     pitch = _window_bits(lanes, config)
     apart = np.zeros((*outside, inner, pitch), np.bool_)
@@ -92,7 +94,7 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
     known = np.clip((number + 1) * pitch - byte * _BYTE_BITS, 0, _BYTE_BITS)
     mask = ((1 << known) - 1).astype(np.uint8)
     found: UInt8 = string[..., np.minimum(byte, string.shape[-1] - 1)] & mask
-    return found
+    return found[..., np.newaxis, :]
 
 
 def _window_bits(results: int, config: Config) -> int:

@@ -8,14 +8,16 @@ from ..engines.specifications import specification
 #: Results of windows that the result FIFO holds at least.
 RESULT_WINDOWS = 8
 
-#: A window is held back while the results before it take more cycles than this: each window takes at least one.
-BACKLOG_LIMIT = RESULT_WINDOWS - 1
+
+def window_results(config: Config, code: int) -> int:
+    """Results, each of as many lanes as the array has, that a window of an engine has at most."""
+    engine = specification(code)
+    return max(-(-engine.most_results(config) // config.array.lanes), 1 + engine.issue.most_further(config))
 
 
 def burst_results(config: Config) -> int:
-    """Results, each of as many lanes as the array has, that a window has at most."""
-    most = max(specification(code).most_results(config) for code in config.engines)
-    return -(-most // config.array.lanes)
+    """Results that a burst has at most; 1 if there are no bursts."""
+    return max(window_results(config, code) if specification(code).issue.is_burst else 1 for code in config.engines)
 
 
 def result_windows(config: Config) -> int:
@@ -25,9 +27,11 @@ def result_windows(config: Config) -> int:
     return max(RESULT_WINDOWS, 2 * results if results > 1 else 0)
 
 
-def burst_limit(config: Config) -> int:
-    """A burst is held back while the results before it take more cycles than this: each of them takes at least one."""
-    return result_windows(config) - burst_results(config)
+def backlog_limit(config: Config, code: int) -> int:
+    """A window of an engine is held back while the results before it take more cycles than this: each of them takes at
+    least one, and there must be room for its own."""
+    places = result_windows(config) if specification(code).issue.is_burst else RESULT_WINDOWS
+    return places - window_results(config, code)
 
 
 #: Steps, or groups of results, that a walker is ahead of its gate at most.

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..config import Config
 from ..engines.finish import REQUANTISE, Finish
 from ..engines.specifications import specification
-from .depths import BACKLOG_LIMIT
 
 
 def result_groups(config: Config, lanes: int, finish: Finish = REQUANTISE) -> int:
@@ -36,9 +35,10 @@ def command_parts(fields: Mapping[str, int], config: Config) -> Iterator[tuple[l
             for count, tiles in ((full, fields["outer"] - 1), (last, 1))
             if tiles
         ]
-    finish = specification(fields["engine"]).finish_of(fields)
+    spec = specification(fields["engine"])
+    finish, results = spec.finish_of(fields), len(spec.issue.result_offsets(fields))
     for row, lanes, rounds in found:
-        groups = [result_groups(config, count, finish) for count in lanes]
+        groups = [results * result_groups(config, count, finish) for count in lanes]
         yield list(zip(row, groups, strict=True)), rounds
 
 
@@ -47,8 +47,9 @@ def issue_rounds(
     windows: Sequence[tuple[int, int]],
     rounds: int,
     *,
+    limit: int,
     begins: bool = False,
-    burst_limit: int | None = None,
+    is_burst: bool = False,
 ) -> Iterator[tuple[int, list[tuple[int, int]], int]]:
     """Issue windows as fast as their results allow.
 
@@ -60,10 +61,12 @@ def issue_rounds(
         Steps of each window of a round, and groups of its results.
     rounds : int
         How often these windows come, one round after the other.
+    limit : int
+        See :func:`~lutterfly.golden.timing.depths.backlog_limit`.
     begins : bool
         The first of them is the first of its command, and its results take a cycle more.
-    burst_limit : int or None
-        Each window is a burst, see :func:`burst_limit`.
+    is_burst : bool
+        Each window is a burst.
 
     Yields
     ------
@@ -80,9 +83,9 @@ def issue_rounds(
         for number, (steps, groups) in enumerate(windows):
             is_first = begins and not done and not number
             # Held is the last step of a window, of a burst the first; from there on its results count.
-            before_held = steps - 1 if burst_limit is None else 0
+            before_held = 0 if is_burst else steps - 1
             waiting = max(backlog - before_held, 0)
-            hold = max(waiting - (BACKLOG_LIMIT if burst_limit is None else burst_limit), 0)
+            hold = max(waiting - limit, 0)
             waiting -= hold
             issued.append((hold, waiting))
             backlog = max(max(waiting - 1, 0) + groups + is_first - (steps - 1 - before_held), 0)
@@ -97,12 +100,13 @@ def issue_windows(
     windows: Sequence[tuple[int, int]],
     rounds: int,
     *,
+    limit: int,
     begins: bool = False,
-    burst_limit: int | None = None,
+    is_burst: bool = False,
 ) -> tuple[int, int]:
     """Cycles of :func:`issue_rounds` from the first issue to the one after the last, and the backlog then."""
     steps, cycles = sum(steps for steps, _ in windows), 0
-    for count, issued, after in issue_rounds(backlog, windows, rounds, begins=begins, burst_limit=burst_limit):
+    for count, issued, after in issue_rounds(backlog, windows, rounds, limit=limit, begins=begins, is_burst=is_burst):
         cycles += count * (steps + sum(hold for hold, _ in issued))
         backlog = after
     return cycles, backlog

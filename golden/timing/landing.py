@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..config import Config
 from ..engines.specifications import specification
-from .depths import burst_limit
+from .depths import backlog_limit
 from .issue import command_parts, issue_rounds
 from .latencies import finish_latency, landing_latency
 from .overheads import OVERHEADS
@@ -139,11 +139,11 @@ class Timeline:
                 # By then the result FIFO has given all that it had.
                 begin, backlog = max(begin, self.before.landed - ahead), 0
         is_burst = specification(command["engine"]).issue.is_burst
-        latency, limit = landing_latency(self.config, command), burst_limit(self.config) if is_burst else None
+        latency, limit = landing_latency(self.config, command), backlog_limit(self.config, command["engine"])
         now, number, begins = begin, 0, True
         rounds: list[_Rounds] = []
         for windows, part_rounds in command_parts(command, self.config):
-            issued_alike = issue_rounds(backlog, windows, part_rounds, begins=begins, burst_limit=limit)
+            issued_alike = issue_rounds(backlog, windows, part_rounds, limit=limit, begins=begins, is_burst=is_burst)
             for count, issued, after_round in issued_alike:
                 places, step, landed = [], 0, now
                 for (steps, groups), (hold, waiting) in zip(windows, issued, strict=True):

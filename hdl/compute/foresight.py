@@ -8,12 +8,14 @@ from amaranth.lib.wiring import In
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
-from ...golden.engines.specifications import specification
-from ...golden.timing.depths import BACKLOG_LIMIT, burst_limit, burst_results
+from ...golden.timing.depths import RESULT_WINDOWS, backlog_limit, window_results
 from ..parts.assertions import Assertions
 from ..parts.isa import field_shape
 
 __all__ = ["Foresight", "foreseen_layout"]
+
+#: Of engines whose windows have one result.
+_SINGLE_LIMIT = RESULT_WINDOWS - 1
 
 
 def foreseen_layout(config: Config) -> StructLayout:
@@ -32,7 +34,8 @@ def foreseen_layout(config: Config) -> StructLayout:
 
 def _most_groups(config: Config) -> int:
     """Groups of the results of a window, at most."""
-    return burst_results(config) * config.array.lanes // config.array.requant_lanes
+    results = max(window_results(config, code) for code in config.engines)
+    return results * config.array.lanes // config.array.requant_lanes
 
 
 class Foresight(wiring.Component):
@@ -72,13 +75,14 @@ class Foresight(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         step = self.steps.payload
-        limits = {code: burst_limit(self.config) for code in self.config.engines if specification(code).issue.is_burst}
-        most = max([BACKLOG_LIMIT, *limits.values()]) + _most_groups(self.config)
+        limits = {code: backlog_limit(self.config, code) for code in self.config.engines}
+        most = max(limits.values()) + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, counted = Signal(), Signal()
-        is_full = backlog > BACKLOG_LIMIT
+        is_full = backlog > _SINGLE_LIMIT
         for code, limit in limits.items():
-            is_full = Mux(step.engine == code, backlog > limit, is_full)
+            if limit != _SINGLE_LIMIT:
+                is_full = Mux(step.engine == code, backlog > limit, is_full)
         waits = step.waits & ~landed
         if self.config.hands_over:
             handed = Signal()

@@ -36,7 +36,7 @@ def issued_layout(config: Config) -> data.StructLayout:
             "entry": field_shape(isa.COMPUTE, "list"),
             "base": unsigned(isa.LOCAL_BITS),
             "weight": unsigned(_COMMAND["weight"].width + 1),
-            **step_fields(config.engines),
+            **step_fields(config, config.engines),
             "index": unsigned(INDEX_BITS),
             "first": unsigned(1),
             "last": unsigned(1),

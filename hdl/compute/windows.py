@@ -13,7 +13,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.units import ErrorCode, Unit
-from ..engines.fields import take_fields
+from ..engines.fields import further_results, most_further, take_fields
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.lookahead import Lookahead
@@ -245,4 +245,6 @@ class Windows(wiring.Component):
         if has_whole_finish(self.config):
             whole_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
             work = Mux(is_whole(command, self.config), whole_work, work)
+        if most_further(self.config):
+            work += ((lanes + (1 << lane_bits) - 1) >> lane_bits) * further_results(command, self.config)
         return work

@@ -6,6 +6,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines.engine import Engine
 from ...golden.fields import fields_end
 from ...golden.isa import Opcode
 from ...golden.units import ErrorCode
@@ -52,7 +53,7 @@ class Legality(wiring.Component):
         compute = view(isa.COMPUTE, self.command)
         unused_of = {
             end: Signal(name=f"argument_from_{end}", reset_less=True)
-            for end in sorted({fields_end(own.fields) for own in self.config.engines})
+            for end in sorted({self._argument_end(own) for own in self.config.engines})
         }
         for end, unused in unused_of.items():
             m.d.sync += unused.eq(compute.argument[end:].any())
@@ -68,10 +69,15 @@ class Legality(wiring.Component):
                         with m.Switch(compute.engine):
                             for own in self.config.engines:
                                 with m.Case(own):
-                                    m.d.comb += is_argument_clean.eq(~unused_of[fields_end(own.fields)])
+                                    m.d.comb += is_argument_clean.eq(~unused_of[self._argument_end(own)])
         refusal = Mux(has_engine, ErrorCode.ILLEGAL_FIELD, ErrorCode.ILLEGAL_ENGINE)
         m.d.sync += [
             self.error.eq(Mux(is_legal, refusal, ErrorCode.ILLEGAL_OPCODE)),
             self.legal.eq(is_legal & has_engine & is_clean & is_argument_clean),
         ]
         return m
+
+    def _argument_end(self, engine: Engine) -> int:
+        """The bit after the last one of the argument that an engine's commands use."""
+        absent = self.config.engines[engine].absent_fields()
+        return fields_end(tuple(field for field in engine.fields if field.name not in absent))

@@ -48,7 +48,7 @@ def step_layout(config: Config, codes: Iterable[int], flags: Iterable[str] = ())
     keeps = (
         {"keeps": unsigned(config.array.lanes)} if any(specification(code).issue.masks_words for code in codes) else {}
     )
-    own = {**dict.fromkeys(flags, unsigned(1)), **keeps, **step_fields(codes)}
+    own = {**dict.fromkeys(flags, unsigned(1)), **keeps, **step_fields(config, codes)}
     return data.StructLayout({**data.Layout.cast(Step).members, **own})
 
 

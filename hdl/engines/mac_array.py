@@ -59,12 +59,14 @@ class MacArray(EngineComponent):
     def __init__(self, config: Config):
         self.config = config
         self.lanes, self.columns = config.array.lanes, config.array.columns
-        self.latencies = {MAC: column_latency(self.lanes) + self.columns - 1}
+        self.row_columns, self.hops = config.row_columns, config.column_hops
+        self.latencies = {MAC: column_latency(self.lanes) + max(self.hops)}
         self.flags = {}
         self.is_chained = DEPTHWISE in config.engines
         self.taps = config.engines[DEPTHWISE].taps if self.is_chained else 0
+        self.chains = config.engines[DEPTHWISE].chains if self.is_chained else 0
         if self.is_chained:
-            self.latencies[DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2
+            self.latencies[DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2 + (self.chains > 1)
             self.flags["chain"] = DEPTHWISE
         self.is_binary = XNOR in config.engines
         if self.is_binary:
@@ -85,23 +87,26 @@ class MacArray(EngineComponent):
         step, word, products, totals = self.step, self.word, [], []
         if self.borrowed_columns:
             step, word = self._without_words(m, platform)
+        steps, words, uncounted_of = [step], [word], []
         first_word = self.word if self.borrowed_columns and self.is_binary else word
         if self.is_binary:
             counted = self.step.keeps & self.step.binary.replicate(self.lanes)
-            uncounted = delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted")
+            uncounted_of.append(delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted"))
             settled = delay(m, self.selected.xnor, SELECT_LATENCY, name="binary_settled")
             Assertions(m, platform).never(
                 self.step.valid & (settled != self.step.binary), "MAC array: a step of an engine that is not selected"
             )
         for index in range(self.columns):
             if index:
+                before = index - (1 if index < self.row_columns else self.row_columns)
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
                     lanes=self.lanes, step=self.step_layout, has_line=self.is_chained and index < self.taps
                 )
-                m.d.comb += [hop.step.eq(step), hop.word.eq(word)]
-                step, word = hop.next_step, hop.next_word
+                m.d.comb += [hop.step.eq(steps[before]), hop.word.eq(words[before])]
+                steps.append(hop.next_step)
+                words.append(hop.next_word)
                 if self.is_binary:
-                    uncounted = delay(m, uncounted, 1, name=f"uncounted_{index}")
+                    uncounted_of.append(delay(m, uncounted_of[before], 1, name=f"uncounted_{index}"))
             is_borrowed = index < self.borrowed_columns
             m.submodules[f"column_{index}"] = column = MacColumn(
                 lanes=self.lanes,
@@ -115,28 +120,32 @@ class MacArray(EngineComponent):
                 # In front of the first column's multipliers is no register: there one mask stands for both.
                 is_masked = self.selected.xnor if index or not is_borrowed else ~self._multiplies
                 binary = spread(m, is_masked, self.lanes, cycles=SELECT_LATENCY, name=f"binary_{index}")
-                m.d.comb += [column.binary.eq(Cat(binary)), column.uncounted.eq(uncounted)]
+                m.d.comb += [column.binary.eq(Cat(binary)), column.uncounted.eq(uncounted_of[index])]
             if is_borrowed:
                 self._lend(m, platform, index, column)
             m.d.comb += [
-                column.step.eq(step),
-                column.word.eq(word if index else first_word),
+                column.step.eq(steps[index]),
+                column.word.eq(words[index] if index else first_word),
                 column.weights.eq(self.weights[index]),
             ]
             products.append(column.products)
-            if index == self.taps - 1:
-                last_tap_step = step
             totals.append(column.total)
+            if self.hops[index] == max(self.hops):
+                column_fired = column.fired
 
         if self.is_chained:
-            fired, chain_totals = self._elaborate_chain(m, products, last_tap_step)
-            self._elaborate_both_results(m, platform, column.fired, totals, fired, chain_totals)
+            fired, chain_totals = self._elaborate_chains(m, products, steps)
+            self._elaborate_both_results(m, platform, column_fired, totals, fired, chain_totals)
         else:
-            m.d.comb += self.result.valid.eq(column.fired)
+            m.d.comb += self.result.valid.eq(column_fired)
             for lane, total in enumerate(totals):
-                later = delay(m, total, self.columns - 1 - lane, name=f"total_{lane}")
+                later = delay(m, total, self._waits(lane), name=f"total_{lane}")
                 m.d.comb += self.result.lanes[lane].eq(later)
         return m
+
+    def _waits(self, column: int) -> int:
+        """Cycles that the total of a column waits for that of the farthest one."""
+        return max(self.hops) - self.hops[column]
 
     @property
     def _multiplies(self) -> Value:
@@ -167,12 +176,13 @@ class MacArray(EngineComponent):
         checks = Assertions(m, platform)
         if checks.wanted:
             # Until words that were on their way have passed.
-            waited = Signal(range(SELECT_LATENCY + index + 2))
+            last = SELECT_LATENCY + self.hops[index] + 1
+            waited = Signal(range(last + 1))
             with m.If(self.selected.as_value().any()):
                 m.d.sync += waited.eq(0)
-            with m.Elif(waited != SELECT_LATENCY + index + 1):
+            with m.Elif(waited != last):
                 m.d.sync += waited.eq(waited + 1)
-            settled = waited == SELECT_LATENCY + index + 1
+            settled = waited == last
             reach = column.word.any() & ~(column.binary.all() if self.is_binary and not index else Const(0))
             checks.never(settled & reach, f"MAC array: words in column {index}, which is idle")
             checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
@@ -184,7 +194,7 @@ class MacArray(EngineComponent):
         chain_later = delay(m, chain_fired, 1, name="chain_fired")
         m.d.comb += self.result.valid.eq(column_fired | chain_later)
         for lane, (result, chained) in enumerate(zip(self.result.lanes, chain_totals, strict=True)):
-            waits = self.columns - 1 - lane
+            waits = self._waits(lane) if lane < self.columns else -1
             if waits < 0:
                 total = delay(m, chained, 1, name=f"total_{lane}")
             elif waits:
@@ -196,18 +206,38 @@ class MacArray(EngineComponent):
             m.d.comb += result.eq(total)
         Assertions(m, platform).never(column_fired & chain_later, "MAC array: results of both modes at once")
 
-    def _elaborate_chain(self, m: Module, products: list, last_tap_step) -> tuple[Signal, list[Signal]]:
-        """Add each lane's products up from column to column, and then over the steps of the window."""
+    def _elaborate_chains(self, m: Module, products: list, steps: list) -> tuple[Signal, list[Signal]]:
+        """The results of all chains, of which those of a window come one after the other."""
+        if self.chains == 1:
+            return self._elaborate_chain(m, products, steps[self.taps - 1], 0)
+        fired, chosen = (
+            Signal(),
+            [Signal(signed(ACCUMULATOR_BITS), name=f"chosen_{lane}", reset_less=True) for lane in range(self.lanes)],
+        )
+        of_chains = []
+        for chain in range(self.chains):
+            first = chain * self.taps
+            of_chains.append(self._elaborate_chain(m, products[first:], steps[first + self.taps - 1], chain))
+        m.d.sync += fired.eq(Cat(own for own, _ in of_chains).any())
+        for own, totals in of_chains:
+            with m.If(own):
+                m.d.sync += [result.eq(total) for result, total in zip(chosen, totals, strict=True)]
+        return fired, chosen
+
+    def _elaborate_chain(self, m: Module, products: list, last_tap_step, chain: int) -> tuple[Signal, list[Signal]]:
+        """Add each lane's products up from column to column of a chain, and then over the steps of the window."""
+        name = f"chain_{chain}" if chain else "chain"
         sums = list(products[0])
         for tap in range(1, self.taps):
-            held = [delay(m, value, 1, name=f"chain_{tap}_{lane}") for lane, value in enumerate(sums)]
+            held = [delay(m, value, 1, name=f"{name}_{tap}_{lane}") for lane, value in enumerate(sums)]
             sums = [value + product for value, product in zip(held, products[tap], strict=True)]
-        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name="chain_step")
+        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name=f"{name}_step")
         fired, totals = Signal(), []
-        m.d.sync += fired.eq(step.valid & step.fire & step.chain)
+        fires = step.valid & step.fire & step.chain
+        m.d.sync += fired.eq(fires & (step.fields.depthwise.further >= chain) if chain else fires)
         for lane, value in enumerate(sums):
-            settled = delay(m, value, 1, name=f"chain_sum_{lane}")
-            total = Signal(signed(ACCUMULATOR_BITS), name=f"chain_total_{lane}", reset_less=True)
+            settled = delay(m, value, 1, name=f"{name}_sum_{lane}")
+            total = Signal(signed(ACCUMULATOR_BITS), name=f"{name}_total_{lane}", reset_less=True)
             with m.If(step.valid):
                 m.d.sync += total.eq(Mux(step.clear, 0, total) + settled)
             totals.append(total)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -18,8 +17,8 @@ __all__ = ["WeightMemory"]
 
 
 class WeightMemory(wiring.Component):
-    """Read one word each cycle, ``lanes`` bytes for every column; column j's ``RAM_LATENCY`` + j cycles after the
-    address.
+    """Read one word each cycle, ``lanes`` bytes for every column; each column's ``RAM_LATENCY`` cycles and its hops
+    (:attr:`~lutterfly.golden.config.Config.column_hops`) after the address.
 
     Addresses travel from column to column as activation words do in the array, so that no weight has to wait in
     registers. So do writes, so that no register drives all columns; what is written before it is read is so in each.
@@ -68,16 +67,17 @@ class WeightMemory(wiring.Component):
         port = self.write
         write = Signal(data.StructLayout({name: getattr(port, name).shape() for name in port.signature.members}))
         m.d.comb += [write[name].eq(getattr(port, name)) for name in port.signature.members]
-        read_address = self.address
+        read_addresses: list[Value] = []
         waits = {name: self._waits(times) for name, times in self.times.items()}
         for index in range(self.columns):
-            now = read_address
+            now = read_address = read_addresses[self._before(index)] if index else self.address
             for name, of_columns in waits.items():
                 if of_columns[index]:
                     late = delay(m, now, of_columns[index], name=f"{name}_{index}")
                     read_address = Mux(self.selected[name], late, read_address)
             if index:
                 read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
+            read_addresses.append(read_address)
             # Whether a write is this column's is clear a hop before it arrives.
             is_own = Signal(name=f"is_own_{index}")
             m.d.sync += is_own.eq(write.en & (write.addr[:column_bits] == index))
@@ -96,6 +96,10 @@ class WeightMemory(wiring.Component):
 
     def _waits(self, times: Sequence[int]) -> list[int]:
         """Cycles that an address waits in front of each column, beside the hop to it."""
-        waits = [*times[:1]] + [time - before - 1 for before, time in pairwise(times)]
+        waits = [*times[:1]] + [times[index] - times[self._before(index)] - 1 for index in range(1, len(times))]
         assert all(wait >= 0 for wait in waits), "columns are wanted one after the other"
         return waits + [0] * (self.columns - len(waits))
+
+    def _before(self, index: int) -> int:
+        """The column that passes addresses on to another one."""
+        return index - (1 if index < self.config.row_columns else self.config.row_columns)

@@ -1,8 +1,8 @@
-"""The three nested loops of a COMPUTE command: a pointer over bytes, and one over words that follows the tiles."""
+"""The nested loops of a COMPUTE command: a pointer over bytes, and one over words that follows the tiles."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -32,6 +32,9 @@ class Loops(wiring.Component):
         ``"source"`` or ``"destination"``: whose pitches the byte pointer follows.
     word_bits : int
         Width of the word pointer.
+    count_bits : int
+        Width of the count of an innermost loop over the results of a window, whose words are all the same; 0 if there
+        is none.
 
     Members
     -------
@@ -43,6 +46,10 @@ class Loops(wiring.Component):
         The command that is walked: what ``first`` was when it was loaded.
     first_word : In(word_bits)
         Word pointer at which ``first`` begins.
+    more, pitch : In(count_bits), In(24), if there is a loop over results
+        Of ``command``: how often it runs beside the first time, and its pitch.
+    first_more : In(count_bits), if there is one
+        Of ``first``.
     step : In(1)
         Move the word pointer by one.
     advance : In(1)
@@ -59,17 +66,20 @@ class Loops(wiring.Component):
         The current window is the last one.
     """
 
-    def __init__(self, *, side: str, word_bits: int):
+    def __init__(self, *, side: str, word_bits: int, count_bits: int = 0):
         if side not in ("source", "destination"):
             raise ValueError(f"side must be 'source' or 'destination', not {side!r}")
         self.side = side
         self.word_bits = word_bits
+        self.count_bits = count_bits
+        of_results = {"more": In(count_bits), "first_more": In(count_bits), "pitch": In(signed(isa.LOCAL_BITS))}
         super().__init__(
             {
                 "load": In(1),
                 "first": In(_COMMAND),
                 "command": In(_COMMAND),
                 "first_word": In(word_bits),
+                **(of_results if count_bits else {}),
                 "step": In(1),
                 "advance": In(1),
                 "pointer": Out(isa.LOCAL_BITS),
@@ -86,6 +96,7 @@ class Loops(wiring.Component):
         left = {name: Signal(_loop_shape(name), name=f"{name}_left", reset_less=True) for name in names}
         at_end = {name: Signal(name=f"{name}_end", reset_less=True) for name in names}
         end_outer, end_middle, end_inner = (at_end[name] for name in names)
+        leaves, window_ends = self._elaborate_results(m)
 
         def restart(name: str, command) -> list:
             return [left[name].eq(command[name] - 1), at_end[name].eq(command[name] == 1)]
@@ -104,7 +115,11 @@ class Loops(wiring.Component):
             next_tile.eq(Mux(self.command.tile_inner, ~end_inner, end_inner & end_middle)),
         ]
         m.d.sync += self.word.eq(next_word)
-        with m.If(self.advance):
+        if self.count_bits:
+            # The results of a window have the same words.
+            with m.If(self.advance & ~window_ends):
+                m.d.sync += self.word.eq(tile)
+        with m.If(leaves):
             with m.If(next_tile):
                 m.d.sync += tile.eq(next_word)
             with m.Elif(self.command.tile_inner):
@@ -124,35 +139,54 @@ class Loops(wiring.Component):
             m.d.sync += [restart(name, self.first) for name in names]
             m.d.sync += [self.word.eq(self.first_word), tile.eq(self.first_word), start.eq(self.first_word)]
 
-        self._elaborate_pointer(m, end_inner, end_middle)
+        self._elaborate_pointer(m, end_inner, end_middle, leaves, window_ends)
+        ends = end_outer & end_middle & end_inner
         m.d.comb += [
-            self.row_ends.eq(end_inner),
+            self.row_ends.eq(end_inner & window_ends if self.count_bits else end_inner),
             self.last_tile.eq(Mux(self.command.tile_inner, end_inner, end_outer)),
-            self.last.eq(end_outer & end_middle & end_inner),
+            self.last.eq(ends & window_ends if self.count_bits else ends),
         ]
         return m
 
-    def _elaborate_pointer(self, m: Module, end_inner, end_middle) -> None:
+    def _elaborate_results(self, m: Module) -> tuple[Value, Value]:
+        """The loop over the results of a window: whether its last one is left, and whether that is the current one."""
+        if not self.count_bits:
+            return self.advance, Const(1)
+        left, ends = Signal(self.count_bits, name="results_left", reset_less=True), Signal(name="result_ends")
+        leaves = Signal()
+        m.d.comb += leaves.eq(self.advance & ends)
+        with m.If(self.load):
+            m.d.sync += [left.eq(self.first_more), ends.eq(self.first_more == 0)]
+        with m.Elif(leaves):
+            m.d.sync += [left.eq(self.more), ends.eq(self.more == 0)]
+        with m.Elif(self.advance):
+            m.d.sync += [left.eq(left - 1), ends.eq(left == 1)]
+        return leaves, ends
+
+    def _elaborate_pointer(self, m: Module, end_inner, end_middle, leaves: Value, window_ends: Value) -> None:
         """One pointer for each loop: where its current iteration begins.
 
         An advance moves the innermost loop that is not at its end and starts the loops inside it there, so that every
         pointer needs one adder and nothing is added twice.
         """
-        names = ("outer", "middle", "inner")
+        names = ("outer", "middle", "inner", *(["result"] if self.count_bits else []))
         moves = {name: Signal(name=f"{name}_moves", reset_less=True) for name in names}
         loaded = Signal(reset_less=True)
         m.d.sync += [
             loaded.eq(self.load),
-            moves["inner"].eq(self.advance & ~end_inner),
-            moves["middle"].eq(self.advance & end_inner & ~end_middle),
-            moves["outer"].eq(self.advance & end_inner & end_middle),
+            moves["inner"].eq(leaves & ~end_inner),
+            moves["middle"].eq(leaves & end_inner & ~end_middle),
+            moves["outer"].eq(leaves & end_inner & end_middle),
         ]
+        if self.count_bits:
+            m.d.sync += moves["result"].eq(self.advance & ~window_ends)
         base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
         for number, name in enumerate(names):
             moved = Signal(isa.LOCAL_BITS, name=f"{name}_moved")
-            m.d.comb += moved.eq(base[name] + self.command[f"{self.side}_{name}"])
+            pitch = self.pitch if name == "result" else self.command[f"{self.side}_{name}"]
+            m.d.comb += moved.eq(base[name] + pitch)
             with m.If(moves[name]):
                 m.d.sync += [base[inside].eq(moved) for inside in names[number:]]
         with m.If(loaded):
             m.d.sync += [base[name].eq(self.command[self.side]) for name in names]
-        m.d.comb += self.pointer.eq(base["inner"])
+        m.d.comb += self.pointer.eq(base[names[-1]])

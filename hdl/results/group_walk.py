@@ -13,6 +13,7 @@ from ...golden.config import Config
 from ...golden.machine.packing import packs, shares_bytes
 from ...golden.timing.depths import burst_results
 from ..engines import COMPONENTS
+from ..engines.fields import further_pitch, further_results, most_further
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.fifo import Fifo, Slot
 from ..parts.isa import command_shape
@@ -63,6 +64,7 @@ class GroupWalk(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.has_whole = has_whole_finish(config)
+        self.count_bits = most_further(config).bit_length()
         self.has_bits = packs(config) and shares_bytes(config)
         self.requant_lanes = config.array.requant_lanes
         self.layout = group_layout(config)
@@ -75,7 +77,8 @@ class GroupWalk(wiring.Component):
         m.submodules.lookahead = lookahead = Lookahead(self.layout)
         m.submodules.contexts = contexts = Fifo(_COMMAND, depth=COMMANDS_IN_FLIGHT)
         m.submodules.next_context = next_context = Slot(_COMMAND)
-        m.submodules.loops = loops = Loops(side="destination", word_bits=self.layout["word"].width)
+        word_bits = self.layout["word"].width
+        m.submodules.loops = loops = Loops(side="destination", word_bits=word_bits, count_bits=self.count_bits)
         wiring.connect(m, wiring.flipped(self.context), contexts.input)
         wiring.connect(m, contexts.output, next_context.input)
         wiring.connect(m, lookahead.output, wiring.flipped(self.groups))
@@ -96,6 +99,7 @@ class GroupWalk(wiring.Component):
             loops.step.eq(walk & ~command.parameter_shared),
             loops.advance.eq(walk & last),
         ]
+        self._elaborate_further(m, command, next_command)
         with m.If(take):
             m.d.sync += [active.eq(1), command.eq(next_command)]
         with m.If(walk):
@@ -125,6 +129,16 @@ class GroupWalk(wiring.Component):
         ]
         self._elaborate_push(m, command, walk, found, bits)
         return m
+
+    def _elaborate_further(self, m: Module, command: data.View, next_command: data.View) -> None:
+        """Tell the loops how many results windows have."""
+        loops = m.submodules.loops
+        if self.count_bits:
+            m.d.comb += [
+                loops.more.eq(further_results(command, self.config)),
+                loops.first_more.eq(further_results(next_command, self.config)),
+                loops.pitch.eq(further_pitch(command, self.config)),
+            ]
 
     def _elaborate_last(
         self, m: Module, next_command: data.View, number: Signal, *, take: Signal, walk: Signal, last: Signal

@@ -13,8 +13,10 @@ import pytest
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
 from benches.streams import send
-from lutterfly.golden.engines import ENGINES
+from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import DEPTHWISE, ENGINES
 from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
@@ -24,8 +26,16 @@ from quantised.fpc_configs import FPC_CONFIGS
 COMMANDS = 40
 
 
-CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")}
-CONFIGS["tiny, hands over"] = dataclasses.replace(PRESETS["tiny"], hands_over=True)
+CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
+    # Two chains of two columns, a result of which takes two groups; and commands that begin early.
+    "rows": dataclasses.replace(
+        PRESETS["tiny"],
+        array=ArrayConfig(lanes=4, columns=4, requant_lanes=2),
+        engines=PRESETS["tiny"].engines.having(DEPTHWISE, DepthwiseConfig(taps=2, chains=2)),
+        hands_over=True,
+    ),
+    "tiny, hands over": dataclasses.replace(PRESETS["tiny"], hands_over=True),
+}
 #: The butterfly of `ecp5-85k` has a column of multipliers of its own, that of "top-down" runs networks, and all engines
 #: of a small core are in test_other_engines.py.
 IN_REGRESS = FPC_CONFIGS | {

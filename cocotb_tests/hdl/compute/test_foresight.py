@@ -13,9 +13,8 @@ import pytest
 from benches.clocking import cycle, start
 from benches.streams import pack
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
-from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import BACKLOG_LIMIT, burst_limit, burst_results
+from lutterfly.golden.timing.depths import backlog_limit, window_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
 
 LANDING = {
@@ -49,12 +48,9 @@ def test_foresight(simulate, name: str) -> None:
 async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_valid: float) -> None:
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(4)
     layout = foreseen_layout(config)
-    specifications = [specification(code) for code in config.engines]
-    limits = {own.engine: burst_limit(config) if own.issue.is_burst else BACKLOG_LIMIT for own in specifications}
-    # A window has as many results as there are columns or lanes; a burst has several of all lanes.
+    limits = {code: backlog_limit(config, code) for code in config.engines}
     result_groups = config.array.lanes // config.array.requant_lanes
-    of_burst = burst_results(config)
-    most_groups = {own.engine: result_groups * (of_burst if own.issue.is_burst else 1) for own in specifications}
+    most_groups = {code: result_groups * window_results(config, code) for code in config.engines}
     await start(dut, {"steps__valid": 0, "halt": 0})
     for _ in range(5):
         await cycle(dut, {})

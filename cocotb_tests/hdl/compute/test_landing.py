@@ -20,6 +20,8 @@ from benches.random_commands import Scenario, random_scenario, random_window
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import DEPTHWISE
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.machine.compute import compute_results, write_results
@@ -31,6 +33,12 @@ from lutterfly.hdl.compute.compute import Compute
 CONFIGS = {
     "tiny": PRESETS["tiny"],
     "tiny, hands over": dataclasses.replace(PRESETS["tiny"], hands_over=True),
+    "rows": dataclasses.replace(
+        PRESETS["tiny"],
+        array=ArrayConfig(lanes=4, columns=4, requant_lanes=2),
+        engines=PRESETS["tiny"].engines.having(DEPTHWISE, DepthwiseConfig(taps=1, chains=3)),
+        hands_over=True,
+    ),
     "square, hands over": dataclasses.replace(
         PRESETS["ecp5-85k-on-chip"], array=ArrayConfig(lanes=16, columns=16, requant_lanes=8), hands_over=True
     ),
@@ -58,14 +66,17 @@ def command(
 ) -> tuple[dict[str, int], int]:
     """A command and the step at which its sums begin: so many windows one beside the other, each with fewer groups of
     results than steps, so that nothing waits."""
-    window = random_window(config, rng, engine, 3)
-    while window.fields["steps"] == 1:
+    groups = 0
+    while not groups:
         window = random_window(config, rng, engine, 3)
-    groups = window.fields["steps"] - 1
+        groups = (window.fields["steps"] - 1) // len(engine.issue.result_offsets(window.fields))
     lanes = min(engine.most_results(config), groups * config.array.requant_lanes)
     names = [field.name for field in isa.COMPUTE.fields if field.name not in ("reserved", "signal", "wait")]
     fields = dict.fromkeys(names, 0) | {"engine": int(engine.engine), "outer": 1, "middle": 1, "inner": count}
     fields |= {"lanes": lanes, "last_lanes": lanes, "destination_inner": config.array.lanes, "low": -128, "high": 127}
+    if engine.issue.further is not None:
+        # All results of a window to one place: it is the last of them that lands when the window does.
+        window.fields[engine.issue.further.pitch] = 0
     return fields | window.fields | {"skip": 0, "parameter_shared": 1}, window.sum_start
 
 

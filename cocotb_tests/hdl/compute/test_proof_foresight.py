@@ -3,9 +3,9 @@
 The pipeline between the two delays every window by the same number of cycles while one engine works, and Foresight lets
 nothing of another engine pass before the last result has been served. So the first result may arrive in the cycle after
 the step that counts here: what is proved of it is true of any delay. What comes behind the FIFO is left out as well, so
-that a command that waits for the last result to land and one to which an engine hands over wait for the same here. A
-burst's further results follow one each cycle, and so do steps; that, what the steps tell the gate, and that it is asked
-to wait where the engine changes, is proved in ``test_proof_windows.py``.
+that a command that waits for the last result to land and one to which an engine hands over wait for the same here.
+Further results of a window follow one each cycle, and so do the steps of a burst; that, what the steps tell the gate,
+and that it is asked to wait where the engine changes, is proved in ``test_proof_windows.py``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Elaboratable, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
@@ -22,13 +22,13 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import BACKLOG_LIMIT, LOOKAHEAD, burst_limit, burst_results
+from lutterfly.golden.timing.depths import LOOKAHEAD, RESULT_WINDOWS, backlog_limit, burst_results, window_results
 from lutterfly.hdl.compute import foresight
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results import group_walk, result_fifo, results
 from proofs.formal import Proof, broken, entry, inside, needs_yosys
 from proofs.prove import ProofError, prove
-from quantised.fpc_configs import BURST_CONFIGS
+from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 
 pytestmark = needs_yosys
 
@@ -38,14 +38,23 @@ CONTEXT_AHEAD = 7
 DEPTH = 2
 
 #: Without bursts a group each cycle, and as many in a window as on the other presets: four.
-CONFIGS = {"tiny": PRESETS["tiny"], **BURST_CONFIGS}
+CONFIGS = {"tiny": PRESETS["tiny"], **BURST_CONFIGS, **CHAIN_CONFIGS}
+
+#: Windows of several results: those of bursts, and others.
+KINDS = {
+    "burst": lambda code, config: specification(code).issue.is_burst,
+    "several": lambda code, config: specification(code).issue.most_further(config) > 0,
+}
+_STATE = ("begins", "is_burst", "was_burst", "is_several", "was_several")
 
 
 class FreeLoops(Elaboratable):
     """In the place of the loops: commands of any number of windows, of any sizes."""
 
-    def __init__(self, *, side: str, word_bits: int):
+    def __init__(self, *, side: str, word_bits: int, count_bits: int):
         command = command_shape(isa.COMPUTE)
+        self.more, self.first_more = Signal(max(count_bits, 1)), Signal(max(count_bits, 1))
+        self.pitch = Signal(signed(isa.LOCAL_BITS))
         self.load, self.step, self.advance = Signal(), Signal(), Signal()
         self.first, self.command = Signal(command), Signal(command)
         self.first_word, self.word = Signal(word_bits), Signal(word_bits)
@@ -89,12 +98,20 @@ class Row:
 
     def __init__(self, proof: Proof, m: Module, config: Config, *, length: int, runs: Signal, moves: Value):
         self.result_groups = config.array.lanes // config.array.requant_lanes
-        self.results = burst_results(config)
+        self.results, self.of_burst = (
+            max(window_results(config, code) for code in config.engines),
+            burst_results(config),
+        )
+        self.has_bursts, self.has_several = (
+            any(kind(code, config) for code in config.engines) for kind in KINDS.values()
+        )
         self.ends: dict[str, list[Signal]] = {}
         #: Of the commands to which the groups belong.
         self.kinds: dict[str, list[Signal]] = {}
-        for name in ("window", "command", "burst", "whole"):
-            flags = self.ends if name in ("window", "command") else self.kinds
+        # Where results of windows end that have several, whatever the lanes of a command are.
+        self.parts: dict[str, list[Signal]] = {}
+        for name in ("window", "command", "part", *KINDS, "whole"):
+            flags = self.ends if name in ("window", "command") else self.parts if name == "part" else self.kinds
             row = flags[name] = [Signal(name=f"{name}_{place}") for place in range(length)]
             first = proof.free(length, name=f"first_{name}")
             with m.If(~runs):
@@ -109,42 +126,53 @@ class Row:
         is_first = [number == 0 for number in self.numbers]
         self.begins = {
             "command": [served_command, *self.ends["command"]],
-            "window": is_first,
+            "window": [first & (count == 0) for first, count in zip(is_first, self.counts, strict=True)],
             "result": [
-                first | self._part(number, 0) | whole
-                for first, number, whole in zip(is_first, self.numbers, self.kinds["whole"], strict=False)
+                first | ~several & self._part(number, 0) | whole
+                for first, number, several, whole in zip(
+                    is_first, self.numbers, self.kinds["several"], self.kinds["whole"], strict=False
+                )
             ],
         }
         self.ended_results = _running_sums(m, self.ends["result"], "ended_results")
         self.begun_commands = _running_sums(m, self.begins["command"], "begun_commands")
 
     def _number(self, m: Module, runs: Signal, moves: Value) -> None:
-        """Number the groups of each window, and find the ends of its results."""
-        self.numbers = [
-            Signal(range(self.most), name=f"number_{place}") for place in range(len(self.ends["window"]) + 1)
-        ]
+        """Number the groups of each window, or of its result if it may have several, and count these; and find the ends
+        of its results."""
+        places = range(len(self.ends["window"]) + 1)
+        self.numbers = [Signal(range(self.most), name=f"number_{place}") for place in places]
+        self.counts = [Signal(range(self.results + 1), name=f"count_{place}") for place in places]
         self.ends["result"] = []
         with m.If(runs & moves):
-            m.d.sync += self.numbers[0].eq(self.numbers[1])
-        for place, (window, whole) in enumerate(zip(self.ends["window"], self.kinds["whole"], strict=True)):
-            number, ends = self.numbers[place], Signal(name=f"result_{place}")
+            m.d.sync += [self.numbers[0].eq(self.numbers[1]), self.counts[0].eq(self.counts[1])]
+        flags = (self.ends["window"], self.kinds["whole"], self.kinds["several"], self.parts["part"])
+        for place, (window, whole, several, part) in enumerate(zip(*flags, strict=True)):
+            number, count, ends = self.numbers[place], self.counts[place], Signal(name=f"result_{place}")
+            by_number = whole | self._part(number, self.result_groups - 1)
             m.d.comb += [
-                self.numbers[place + 1].eq(Mux(window, 0, number + 1)),
-                ends.eq(window | whole | self._part(number, self.result_groups - 1)),
+                self.numbers[place + 1].eq(Mux(Mux(several, ends, window), 0, number + 1)),
+                self.counts[place + 1].eq(Mux(window, 0, count + (several & ends))),
+                ends.eq(window | Mux(several, part, by_number)),
             ]
             self.ends["result"].append(ends)
 
     def _limit(self, m: Module, runs: Signal) -> None:
         """Assume that windows are of sizes that there are, and commands of one kind."""
-        flags = (self.ends["window"], self.ends["command"], self.kinds["burst"], self.kinds["whole"])
-        for number, window, command, burst, whole in zip(self.numbers, *flags, strict=False):
-            most = Mux(whole, self.results, Mux(burst, self.most, self.result_groups))
+        flags = (self.ends["window"], self.ends["command"], self.ends["result"], *self.kinds.values())
+        for number, count, window, command, result, *kinds in zip(self.numbers, self.counts, *flags, strict=False):
+            burst, several, whole = kinds
+            most = Mux(whole, self.of_burst, Mux(burst, self.result_groups * self.of_burst, self.result_groups))
             m.d.comb += [
-                Assume(~runs | window | (number != most - 1)),
+                Assume(~runs | Mux(several, result, window) | (number != most - 1)),
+                Assume(~runs | window | ~several | ~result | (count != self.results - 1)),
                 Assume(~runs | ~command | window),
                 Assume(~runs | ~whole | burst),
-                Assume(~runs | ~burst | (self.results > 1)),
+                Assume(~runs | ~burst | self.has_bursts & ~several),
+                Assume(~runs | ~several | self.has_several),
             ]
+            if number is self.numbers[0]:
+                m.d.comb += [Assert(~runs | (number < most)), Assert(~runs | (count < self.results))]
         for row in self.kinds.values():
             for command, kind, following in zip(self.ends["command"], row, row[1:], strict=False):
                 m.d.comb += Assume(~runs | command | (kind == following))
@@ -220,20 +248,22 @@ class ForesightProof(Proof):
 
         # Groups that were issued, those of them whose results have arrived, and groups that the walker has found; none
         # of them served.
-        window_groups = self.config.array.lanes // self.config.array.requant_lanes * burst_results(self.config)
-        length = max(BACKLOG_LIMIT, burst_limit(self.config)) + 2 * window_groups + 2
+        most_results = max(window_results(self.config, code) for code in self.config.engines)
+        window_groups = self.config.array.lanes // self.config.array.requant_lanes * most_results
+        length = max(self._limits().values()) + 2 * window_groups + 2
         issued, arrived, walked = Signal(range(length)), Signal(range(length)), Signal(range(length))
         row = Row(self, m, self.config, length=length, runs=runs, moves=unit.serve)
 
         # The next window begins after all that were issued, when all results of the one before are on their way.
         step, issue = self.gate.steps, Signal()
-        begins, is_burst, was_burst = Signal(), Signal(), Signal()
+        begins, is_burst, was_burst, is_several, was_several = (Signal(name=name) for name in _STATE)
         groups, results = row.length(m, "window", issued, row.most), Signal(range(row.results + 1))
         work = Signal.like(step.payload.work)
         issues, issued_work, coming = Signal(), Signal.like(work), Signal(range(row.results))
         m.d.comb += [
             begins.eq(row.begins_at("command", issued)),
             is_burst.eq(row.is_of("burst", issued)),
+            is_several.eq(row.is_of("several", issued)),
             results.eq(row.ended_results[issued + groups] - row.ended_results[issued]),
             work.eq(groups + (begins & self.counts_pauses)),
             step.valid.eq(self.free(name="offers") & runs & (coming == 0)),
@@ -241,8 +271,8 @@ class ForesightProof(Proof):
             step.payload.work.eq(work),
             step.payload.waits.eq(self.free(name="waits")),
             *([step.payload.changes.eq(self.free(name="changes"))] if self.config.hands_over else []),
-            step.payload.engine.eq(Mux(is_burst, *self._engines())),
-            Assume(~(step.valid & begins) | step.payload.waits | (is_burst == was_burst)),
+            step.payload.engine.eq(Mux(is_burst, self._engine("burst"), self._engine("several", is_kind=is_several))),
+            Assume(~(step.valid & begins) | step.payload.waits | (is_burst == was_burst) & (is_several == was_several)),
             self.gate.halt.eq(self.free(name="holds")),
             issue.eq(step.valid & step.ready),
             self.results.result.valid.eq(issue | (coming != 0)),
@@ -262,7 +292,7 @@ class ForesightProof(Proof):
             walked.eq(walked + unit.walk - unit.serve),
         ]
         with m.If(issue):
-            m.d.sync += was_burst.eq(is_burst)
+            m.d.sync += [was_burst.eq(is_burst), was_several.eq(is_several)]
 
         # A context comes some cycles before the first result of its command: `spare` of them have no result yet.
         context, young, spare, pushed = self.results.context, Signal(CONTEXT_AHEAD), Signal(5), Signal()
@@ -272,7 +302,13 @@ class ForesightProof(Proof):
             unit.loops.last.eq(row.ends_at("command", walked)),
             unit.loops.pointer.eq(self.free(len(unit.loops.pointer), name="pointer")),
             unit.loops.word.eq(self.free(len(unit.loops.word), name="word")),
-            Assume(~unit.walk | (unit.last == row.ends_at("window", walked))),
+            Assume(
+                ~unit.walk
+                | (
+                    unit.last
+                    == Mux(row.is_of("several", walked), *(row.ends_at(n, walked) for n in ("result", "window")))
+                )
+            ),
             Assume(~unit.take | (unit.takes_all == row.is_of("whole", walked))),
             context.valid.eq(self.free(name="context_offers") & runs),
             context.payload.as_value().eq(self.free(len(context.payload.as_value()), name="context")),
@@ -302,9 +338,11 @@ class ForesightProof(Proof):
         self._check_results(m, unit, row, issued, arrived, coming, arrives=arrives, begins=issues)
         m.d.comb += [
             Assert(backlog >= Mux(issues, arrived, issued)),
-            Assert(~issues | was_burst | (backlog <= BACKLOG_LIMIT)),
-            Assert((coming == 0) | was_burst),
-            Assert(~arrives | issues | was_burst),
+            Assert(~issues | was_burst | (backlog <= self._single_limit())),
+            Assert(~was_several | (unit.waiting + arrives + coming <= RESULT_WINDOWS)),
+            Assert(~was_several | ~was_burst),
+            Assert((coming == 0) | was_burst | was_several),
+            Assert(~arrives | issues | was_burst | was_several),
             Assert(~arrives | ~unit.result_is_wide | ~was_burst),
             # Of all places that are looked at, none lies after the end of the row.
             Assert(issued <= length - row.most),
@@ -326,20 +364,30 @@ class ForesightProof(Proof):
 
     def _cover(self, m: Module, gate: SimpleNamespace, unit: SimpleNamespace, row: Row, is_burst: Value) -> None:
         """Of each kind the last group of a window of the greatest size and of one less; a window that is held back."""
-        has_bursts = row.results > 1
-        greatest = {(0, 0): row.result_groups} | ({(1, 0): row.most, (1, 1): row.results} if has_bursts else {})
+        of_burst = {(1, 0): row.result_groups * row.of_burst, (1, 1): row.of_burst} if row.has_bursts else {}
+        greatest = {(0, 0): row.result_groups, **of_burst}
         for (burst, whole), groups in greatest.items():
             is_kind = (row.kinds["burst"][0] == burst) & (row.kinds["whole"][0] == whole)
             for number in {max(groups - 2, 0), groups - 1}:
                 m.d.comb += Cover(unit.serve & is_kind & row.ends["window"][0] & (row.numbers[0] == number))
-        if burst_limit(self.config) <= BACKLOG_LIMIT:
+        if row.has_several:
+            m.d.comb += Cover(unit.serve & row.ends["window"][0] & (row.counts[0] == row.results - 1))
+        if max(self._limits().values()) < RESULT_WINDOWS:
             # It takes more than a minute to find the commands that fill a greater backlog.
-            m.d.comb += Cover(self.gate.steps.valid & gate.is_full & (is_burst == has_bursts))
+            m.d.comb += Cover(self.gate.steps.valid & gate.is_full & (is_burst == row.has_bursts))
 
-    def _engines(self) -> tuple[int, int]:
-        """An engine with bursts, if there is one, and one without."""
-        codes = sorted(self.config.engines, key=lambda code: specification(code).issue.is_burst)
-        return codes[-1], codes[0]
+    def _limits(self) -> dict[int, int]:
+        return {code: backlog_limit(self.config, code) for code in self.config.engines}
+
+    def _single_limit(self) -> int:
+        """The greatest backlog at which anything but a burst is issued."""
+        return max(limit for code, limit in self._limits().items() if not KINDS["burst"](code, self.config))
+
+    def _engine(self, kind: str, *, is_kind: Value | int = 1) -> Value:
+        """An engine of a kind, if it is one, and else one of none."""
+        plain = next(code for code in self.config.engines if not any(own(code, self.config) for own in KINDS.values()))
+        of_kind = [code for code in self.config.engines if KINDS[kind](code, self.config)]
+        return Mux(is_kind, [*of_kind, plain][0], plain)
 
     def _check_results(self, m: Module, unit, row: Row, issued, arrived, coming, *, arrives, begins) -> None:
         """A result is in the FIFO, or it arrives, or it comes in one of the next cycles; there is a place for each."""
@@ -454,18 +502,21 @@ class ForesightProof(Proof):
 
 @pytest.mark.parametrize(
     "config",
-    ["two, hands over", *(pytest.param(name, marks=pytest.mark.regress) for name in ("two", "tiny", "eight"))],
+    [
+        "chains",
+        *(pytest.param(name, marks=pytest.mark.regress) for name in ("two, hands over", "two", "tiny", "eight")),
+    ],
 )
 def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path) -> None:
     prove(ForesightProof(CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
 
 
 _GATE = {
-    "limit": ("backlog > BACKLOG_LIMIT", "backlog > BACKLOG_LIMIT + 1"),
+    "limit": ("backlog > _SINGLE_LIMIT", "backlog > _SINGLE_LIMIT + 1"),
     # Then one of the results under way has no place of its own. None need be lost: others are served while they come.
     "burst limit": ("backlog > limit", "backlog > limit + 1"),
     # What the core did when bursts were new.
-    "counter": ("max([BACKLOG_LIMIT, *limits.values()])", "BACKLOG_LIMIT"),
+    "counter": ("max(limits.values()) + ", "_SINGLE_LIMIT + "),
     "landing": ("landing <= 1", "landing <= 2"),
     "waits": ("waits = step.waits & ~landed", "waits = step.waits & 0"),
     "handed": ("landing <= 1 + self.finish_latency", "landing <= 2 + self.finish_latency"),
@@ -494,6 +545,7 @@ def _changes(name: str) -> dict:
     ("config", "change"),
     [
         ("two", "burst limit"),
+        ("chains", "burst limit"),
         *(
             pytest.param(*case, marks=pytest.mark.regress)
             for case in [

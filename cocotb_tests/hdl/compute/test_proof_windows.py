@@ -17,13 +17,14 @@ from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import FPC
+from lutterfly.golden.engines import DEPTHWISE, FPC
 from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results
 from lutterfly.hdl.compute import intake, windows
 from lutterfly.hdl.engines.finish import is_whole
+from lutterfly.hdl.parts.isa import EngineCommand
 from proofs.formal import Proof, broken, entry, inside, leave_out, needs_yosys
 from proofs.prove import ProofError, prove
-from quantised.fpc_configs import BURST_CONFIGS
+from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 
 pytestmark = needs_yosys
 
@@ -155,8 +156,15 @@ class WindowsProof(Proof):
             for group in (self.config.array.requant_lanes, self.config.array.lanes)
         )
         work = Signal(8)
-        m.d.sync += work.eq(Mux(is_whole(unit.command, self.config), whole, requantised) + row.of_first[walked - 1])
+        groups = Mux(is_whole(unit.command, self.config), whole, requantised)
+        m.d.sync += work.eq(groups * self._results(unit.command) + row.of_first[walked - 1])
         m.d.comb += Assert(~unit.lookahead.input.valid | (unit.pushed.foreseen.work == work))
+
+    def _results(self, command: data.View) -> Value:
+        """Results of a window of a command."""
+        if DEPTHWISE not in self.config.engines:
+            return Const(1)
+        return Mux(command.engine == DEPTHWISE, EngineCommand(command, DEPTHWISE)["further"] + 1, 1)
 
     def _check_steps(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
         """A window of a burst has as many steps as its command says, and so at least as many as results."""
@@ -251,9 +259,10 @@ def _is_burst(command: data.View) -> Value:
     return command.engine == FPC
 
 
-@pytest.mark.parametrize("config", ["two, hands over", pytest.param("two", marks=pytest.mark.regress)])
-def test_steps_of_a_burst_follow_one_another_and_the_first_counts(config: str, tmp_path: Path) -> None:
-    prove(WindowsProof(BURST_CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
+@pytest.mark.parametrize("name", ["chains", *(pytest.param(name, marks=pytest.mark.regress) for name in BURST_CONFIGS)])
+def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp_path: Path) -> None:
+    config = (BURST_CONFIGS | CHAIN_CONFIGS)[name]
+    prove(WindowsProof(config), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
 
 
 @pytest.mark.parametrize(

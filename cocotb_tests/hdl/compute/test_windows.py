@@ -111,8 +111,9 @@ def results_of(command: dict[str, int], config: Config) -> list[list[int]]:
     shape = [1, 1, 1]
     shape[windows.tile_axis(command)] = -1
     counts = np.broadcast_to(tiles.reshape(shape), [command[name] for name in ("outer", "middle", "inner")])
+    several = len(SPECIFICATIONS[command["engine"]].issue.result_offsets(command))
     return [
-        [-(-min(lanes, count - first) // width) for first in range(0, count, lanes)]
+        [-(-min(lanes, count - first) // width) for first in range(0, count, lanes)] * several
         for count in counts.reshape(-1).tolist()
     ]
 
@@ -157,7 +158,7 @@ async def every_step(dut, p_stall: float) -> None:
     assert bench.reads == reads
 
     # What stands after the issue, in its own words: a FIFO of results, and a requantiser that takes a group each
-    # cycle. The results of a burst come from its first step on, the one of another window with its last step.
+    # cycle. The results of a burst come from its first step on, those of another window from its last step on.
     begun = [now for now, _, step, _ in bench.steps if step["clear"]]
     fired = [now for now, _, step, _ in bench.steps if step["fire"]]
     bursts = [
@@ -169,7 +170,7 @@ async def every_step(dut, p_stall: float) -> None:
     free, leaves, depth = 0, list[int](), result_windows(bench.config)
     for first, last, is_burst, groups in zip(begun, fired, bursts, results, strict=True):
         for number, count in enumerate(groups):
-            landed = first + number if is_burst else last
+            landed = (first if is_burst else last) + number
             free = max(free, landed) + count
             leaves.append(free)
             assert sum(left > landed for left in leaves) <= depth, "the result FIFO overflows"

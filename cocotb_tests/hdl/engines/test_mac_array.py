@@ -25,10 +25,13 @@ from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
+from networks.mixed.configurations import CONFIGS as MIXED
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],
     "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values())),
+    # Three chains of two columns, and two columns more.
+    "rows": MIXED["rows"],
 }
 
 
@@ -55,6 +58,7 @@ class Bench:
         self.step_layout, self.selected_layout = (getattr(component, name).shape() for name in ("step", "selected"))
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
         self.lanes, self.columns, self.taps = array.lanes, array.columns, config.engines[DEPTHWISE].taps
+        self.chains, self.hops = config.engines[DEPTHWISE].chains, config.column_hops
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
         self.results: list[np.ndarray] = []
         self.cycle = 0
@@ -82,7 +86,7 @@ class Bench:
     async def feed(self, word: np.ndarray, weights: np.ndarray, step: dict[str, int]) -> None:
         """One cycle; ``weights`` is int8[columns, lanes]."""
         self.late = [weights, *self.late[:-1]]
-        skewed = np.stack([self.late[column][column] for column in range(self.columns)])
+        skewed = np.stack([self.late[hops][column] for column, hops in enumerate(self.hops)])
         if self.is_binary:
             step = {"keeps": self.all_bytes, "binary": int(self.is_xnor), **step}
         self.dut.step.value = pack(step, self.step_layout)
@@ -96,12 +100,16 @@ class Bench:
         await RisingEdge(self.dut.clk)
         self.cycle += 1
 
+    def own_fields(self, rows: int, further: int = 0) -> dict[str, dict[str, int]]:
+        """What a step says of chains."""
+        return {"depthwise": {"rows": rows, **({"further": further} if self.chains > 1 else {})}}
+
     async def drain(self) -> None:
         for _ in range(40):
             await self.feed(
                 np.zeros(self.lanes, np.int8),
                 np.zeros((self.columns, self.lanes), np.int8),
-                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "fields": {"depthwise": {"rows": 0}}},
+                {"valid": 0, "clear": 0, "fire": 0, "chain": 0, "fields": self.own_fields(0)},
             )
 
 
@@ -124,14 +132,14 @@ async def sums_over_lanes_and_steps(dut, p_stall: float) -> None:
                 await bench.feed(
                     rng.integers(-128, 128, bench.lanes, dtype=np.int8),
                     weights[0],
-                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "fields": {"depthwise": {"rows": 0}}},
+                    {"valid": 0, "clear": 1, "fire": 1, "chain": 0, "fields": bench.own_fields(0)},
                 )
             step = {
                 "valid": 1,
                 "clear": index == 0,
                 "fire": index == steps - 1,
                 "chain": 0,
-                "fields": {"depthwise": {"rows": 0}},
+                "fields": bench.own_fields(0),
             }
             fired.append(bench.cycle)
             await bench.feed(words[index], weights[index], step)
@@ -194,16 +202,49 @@ async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stri
                     await bench.feed(
                         image[0, 0],
                         weights,
-                        {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": {"depthwise": {"rows": rows}}},
+                        {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": bench.own_fields(rows)},
                     )
                 fire = row == rows - 1 and x >= taps - 1 and (x - taps + 1) % stride == 0
                 await bench.feed(
                     image[y + row, x],
                     weights,
-                    {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "fields": {"depthwise": {"rows": rows}}},
+                    {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1, "fields": bench.own_fields(rows)},
                 )
     await bench.drain()
     np.testing.assert_array_equal(bench.results, expected.reshape(-1, bench.lanes))
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def chains_side_by_side_have_a_row_each(dut, p_stall: float) -> None:
+    """Of the words of an image column each takes its rows; results come in successive cycles."""
+    rng, bench = np.random.default_rng(8), Bench(dut)
+    await bench.start()
+    taps, kernel_rows, expected, fired = bench.taps, 3, [], []
+    latency = MacArray(CONFIGS[os.environ["CONFIG"]]).latencies[DEPTHWISE]
+    for results in (*range(1, bench.chains + 1), 1):
+        rows = kernel_rows + results - 1
+        image = rng.integers(-128, 128, (rows, 7, bench.lanes), dtype=np.int8)
+        kernel = rng.integers(-128, 128, (kernel_rows, taps, bench.lanes), dtype=np.int8)
+        found = grouped_convolution(image, kernel, 1)
+        for x, row in np.ndindex(7, rows):
+            weights = rng.integers(-128, 128, (bench.columns, bench.lanes), dtype=np.int8)
+            for chain in range(results):
+                of_chain = row - chain
+                own = kernel[of_chain, ::-1] if 0 <= of_chain < kernel_rows else np.zeros_like(kernel[0])
+                weights[chain * taps : (chain + 1) * taps] = own
+            while rng.random() < p_stall:
+                no_step = {"valid": 0, "clear": 1, "fire": 1, "chain": 1, "fields": bench.own_fields(rows, results - 1)}
+                await bench.feed(image[0, 0], weights, no_step)
+            fire = row == rows - 1 and x >= taps - 1
+            step = {"valid": 1, "clear": row == 0, "fire": fire, "chain": 1}
+            if fire:
+                expected += list(found[:, x - taps + 1])
+                fired += [bench.cycle + latency + result for result in range(results)]
+            await bench.feed(image[row, x], weights, step | {"fields": bench.own_fields(rows, results - 1)})
+        await bench.drain()
+    np.testing.assert_array_equal(bench.results, expected)
+    assert bench.result_cycles == fired
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -263,7 +304,7 @@ async def multiplies_for_borrowers(dut) -> None:
                 "clear": 1,
                 "fire": 1,
                 "chain": 1,
-                "fields": {"depthwise": {"rows": int(rng.integers(8))}},
+                "fields": bench.own_fields(int(rng.integers(8))),
             }
             await bench.feed(word, weights(), step)
 
@@ -276,7 +317,7 @@ async def multiplies_for_borrowers(dut) -> None:
                 "clear": index == 0,
                 "fire": index == 2,
                 "chain": 0,
-                "fields": {"depthwise": {"rows": 0}},
+                "fields": bench.own_fields(0),
             }
             await bench.feed(words[index], each[index], step)
         return mac(words, each)
@@ -300,7 +341,8 @@ async def multiplies_for_borrowers(dut) -> None:
             dut.borrowed_multipliers__weights.value = bits
             dut.borrowed_multipliers__weighs.value = bench.all_bytes if weighs else 0
         await idle(1)
-        used = np.stack([bench.late[column][column] for column in range(bench.borrowed_columns)]).astype(np.int32)
+        used = np.stack([bench.late[bench.hops[column]][column] for column in range(bench.borrowed_columns)])
+        used = used.astype(np.int32)
         used[: len(own) if weighs else 0] = own if weighs else 0
         wanted.append(factors.astype(np.int32) * used)
         if number >= MULTIPLIER_LATENCY:

@@ -26,14 +26,19 @@ def test_matches_golden(simulate, side: str) -> None:
     simulate(Loops(side=side, word_bits=WORD_BITS), env={"SIDE": side})
 
 
+def test_matches_golden_with_a_loop_over_results(simulate) -> None:
+    simulate(Loops(side="destination", word_bits=WORD_BITS, count_bits=2), env={"SIDE": "destination"})
+
+
 def test_bad_side() -> None:
     with pytest.raises(ValueError, match=r"^side must be 'source' or 'destination', not 'left'$"):
         Loops(side="left", word_bits=WORD_BITS)
 
 
-def expected(command: dict[str, int], side: str) -> list[tuple[int, int, int, int]]:
-    """(pointer, word, last tile, last) of every step of every window."""
-    pointers = windows.loop_addresses(command, side)
+def expected(command: dict[str, int], side: str, further: int, pitch: int) -> list[tuple[int, int, int, int]]:
+    """(pointer, word, last tile, last) of every step of every result of every window."""
+    pointers = windows.loop_addresses(command, side)[..., None] + pitch * np.arange(further + 1)
+    pointers %= windows.LOCAL_SPACE
     tiles = windows.tile_count(command)
     rows = []
     for position in np.ndindex(*pointers.shape):
@@ -58,16 +63,21 @@ async def every_window(dut, p_stall: float) -> None:
     commands = random_scenario(PRESETS["tiny"], rng, 25).commands
     shape = command_shape(isa.COMPUTE)
     await start(dut, {"load": 0, "step": 0, "advance": 0})
+    has_results = hasattr(dut, "more")
+    results = [(int(rng.integers(4)), int(rng.integers(-40, 40))) if has_results else (0, 0) for _ in commands]
 
     def load(number: int) -> dict[str, int]:
         command = {"index": 0, **payload(commands[number])}
-        return {"load": 1, "first": pack(command, shape), "first_word": command["weight"]}
+        first = {"first_more": results[number][0]} if has_results else {}
+        return {"load": 1, "first": pack(command, shape), "first_word": command["weight"], **first}
 
     await cycle(dut, load(0))
     before = None
     for number, command in enumerate(commands):
         dut.command.value = pack({"index": 0, **payload(command)}, shape)
-        rows = expected(command, os.environ["SIDE"])
+        if has_results:
+            dut.more.value, dut.pitch.value = results[number]
+        rows = expected(command, os.environ["SIDE"], *results[number])
         for position, row in enumerate(rows):
             while rng.random() < p_stall:
                 (pointer,) = await cycle(dut, {"load": 0, "step": 0, "advance": 0}, "pointer")

@@ -22,12 +22,13 @@ from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results.group_walk import GroupWalk, group_layout
-from quantised.fpc_configs import BURST_CONFIGS
+from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
     "four groups a piece": dataclasses.replace(PRESETS["tiny"], array=ArrayConfig(4, 4, 1)),
     "bursts": BURST_CONFIGS["two"],
+    "chains": CHAIN_CONFIGS["chains"],
 }
 
 

@@ -16,12 +16,12 @@ from benches.random_commands import payload, random_scenario
 from benches.streams import send, unpack
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import FPC, MAC
+from lutterfly.golden.engines import FPC, MAC, XNOR
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import BACKLOG_LIMIT, RESULT_WINDOWS, burst_limit, burst_results, result_windows
+from lutterfly.golden.timing.depths import RESULT_WINDOWS, backlog_limit, result_windows, window_results
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.finish import has_whole_finish
@@ -29,6 +29,7 @@ from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from lutterfly.hdl.results.place import Place
 from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
 from lutterfly.hdl.results.settings import settings_layout
+from quantised.fpc_configs import CHAIN_CONFIGS
 
 SHAPE = command_shape(isa.COMPUTE)
 
@@ -37,6 +38,9 @@ CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
     "tiny, packing": dataclasses.replace(PRESETS["tiny"], engines=PRESETS["tiny"].engines.having(FPC, FpcConfig(2))),
     "four groups a piece": dataclasses.replace(PRESETS["tiny"], array=ArrayConfig(4, 4, 1)),
+    "chains, packing": dataclasses.replace(
+        CHAIN_CONFIGS["chains"], engines=CHAIN_CONFIGS["chains"].engines.having(XNOR, XNOR.configuration())
+    ),
 }
 
 
@@ -102,13 +106,14 @@ class Bench:
         """The results of all windows of a command, int32[windows, results, lanes]: those of a window in a row."""
         tiles = windows.lane_counts(command)
         shape = [command[name] for name in ("outer", "middle", "inner")]
-        limit = burst_limit(self.config) if SPECIFICATIONS[command["engine"]].issue.is_burst else BACKLOG_LIMIT
+        limit = backlog_limit(self.config, command["engine"])
+        several = len(SPECIFICATIONS[command["engine"]].issue.result_offsets(command))
         for number, window in enumerate(results):
             while self.backlog > limit or self.rng.random() < 0.2:
                 await self.step({"result": 0})
             count = int(tiles[np.unravel_index(number, shape)[windows.tile_axis(command)]])
-            work = -(-count // group_lanes(command, self.config))
-            for result in window[: -(-count // self.lanes)]:
+            work = several * -(-count // group_lanes(command, self.config))
+            for result in window[: max(-(-count // self.lanes), several)]:
                 await self.step({"result": self.pack(result, is_wide=has_wide_results(command))}, work)
                 work = 0
         self.dut.result.value = 0
@@ -122,7 +127,8 @@ class Bench:
     def expected(self, number: int, command: dict[str, int], results: np.ndarray) -> list[tuple]:
         groups = []
         for group in groups_of(number, command, self.config):
-            values = results[group.window].reshape(-1)[group.lane : group.lane + group.lanes]
+            first = group.result * self.lanes + group.lane
+            values = results[group.window].reshape(-1)[first : first + group.lanes]
             if not has_wide_results(command):
                 values = values.astype(np.int16).astype(np.int32)
             words = self.parameters[group.word * self.width :][: self.width]
@@ -151,7 +157,7 @@ async def every_group(dut, p_stall: float) -> None:
     expected = []
     for number, command in enumerate(commands):
         count = command["outer"] * command["middle"] * command["inner"]
-        most = burst_results(bench.config) if SPECIFICATIONS[command["engine"]].issue.is_burst else 1
+        most = window_results(bench.config, command["engine"])
         results = bench.rng.integers(-(2**31), 2**31, (count, most, bench.lanes), dtype=np.int32)
         expected += bench.expected(number, command, results)
         # The issue stage sends the context before the command's first step: no result comes without its context.

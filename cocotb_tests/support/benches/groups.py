@@ -27,10 +27,12 @@ class Group:
     ----------
     window : int
         Of its command.
+    result : int
+        Of its window, if its engine gives several that are no burst; else 0.
     lane, lanes : int
-        The first of its results in the window, and how many it has at most.
+        The first of its lanes in the result, or in the burst, and how many it has at most.
     is_last : bool
-        Of its window.
+        Of its result, or of its burst.
     word : int
         Its parameter word.
     settings, place : dict
@@ -38,6 +40,7 @@ class Group:
     """
 
     window: int
+    result: int
     lane: int
     lanes: int
     is_last: bool
@@ -62,9 +65,12 @@ def groups_of(number: int, command: dict[str, int], config: Config) -> Iterator[
     chosen = SPECIFICATIONS[command["engine"]].finish_of(command)
     columns = lanes if chosen.is_whole else config.array.columns
     settings = _settings_of(command, config)
-    destinations, tiles = windows.loop_addresses(command, "destination"), windows.lane_counts(command)
+    offsets = np.array(SPECIFICATIONS[command["engine"]].issue.result_offsets(command))
+    destinations = (windows.loop_addresses(command, "destination")[..., None] + offsets) % windows.LOCAL_SPACE
+    tiles = windows.lane_counts(command)
     per_tile = -(-command["lanes"] // lanes)
-    for window, position in enumerate(np.ndindex(*destinations.shape)):
+    for number_of_result, position in enumerate(np.ndindex(*destinations.shape)):
+        window, result = divmod(number_of_result, len(offsets))
         tile = position[windows.tile_axis(command)]
         count = int(tiles[tile])
         for group, lane in enumerate(range(0, count, lanes)):
@@ -78,7 +84,7 @@ def groups_of(number: int, command: dict[str, int], config: Config) -> Iterator[
                 "valid": 1,
                 "write": int(is_last or (lane + lanes) % columns == 0),
                 "is_whole": int(chosen.is_whole),
-                "finish": int(is_last and window == destinations.size - 1),
+                "finish": int(is_last and number_of_result == destinations.size - 1),
                 "slot": lane % columns // lanes,
                 "address": int(destinations[position]) + (max(bits, piece) // 8 if packed else piece),
                 "packed": packed,
@@ -87,7 +93,7 @@ def groups_of(number: int, command: dict[str, int], config: Config) -> Iterator[
                 "index": number,
             }
             word = command["parameter"] + (0 if command["parameter_shared"] else tile * per_tile + group)
-            yield Group(window, lane, lanes, is_last, word, settings, place)
+            yield Group(window, result, lane, lanes, is_last, word, settings, place)
 
 
 def _settings_of(command: dict[str, int], config: Config) -> dict[str, Any]:

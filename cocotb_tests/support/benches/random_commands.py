@@ -52,7 +52,9 @@ def _loops(
 
 def random_window(config: Config, rng: np.random.Generator, engine: EngineSpecification, most: int) -> RandomWindow:
     """A window of an engine that takes at most so many weight words; what it leaves open of its own is random."""
-    fields = {field.name: int(rng.integers(*field.limits, endpoint=True)) for field in engine.engine.fields}
+    absent = config.engines[engine.engine].absent_fields()
+    own = [field for field in engine.engine.fields if field.name not in absent]
+    fields = {field.name: int(rng.integers(*field.limits, endpoint=True)) for field in own}
     window = engine.random_window(config, rng, most)
     return RandomWindow(fields | {"skip": 0} | window.fields, window.sum_start)
 
@@ -168,6 +170,8 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
                 **window.fields,
             }
         )
+        if engine.issue.most_further(config):
+            commands[-1][engine.issue.further.pitch] = int(rng.integers(region // 8))
         _pack_some(config, rng, commands[-1])
         # Those of engines that do not ask count as well.
         counts = rng.integers(0, 1 << isa.LIST_COUNT_BITS, steps) << isa.LIST_COUNT_LSB

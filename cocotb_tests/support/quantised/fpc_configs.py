@@ -64,3 +64,11 @@ BURST_CONFIGS: dict[str, Config] = {
     for name, requant_lanes, width in (("two", 2, 8), ("eight", 4, 32))
 }
 BURST_CONFIGS["two, hands over"] = dataclasses.replace(BURST_CONFIGS["two"], hands_over=True)
+
+#: For proofs: bursts of two results, windows of three others, and windows of one.
+CHAIN_CONFIGS: dict[str, Config] = {
+    "chains": dataclasses.replace(
+        BURST_CONFIGS["two, hands over"],
+        engines=EngineConfigs.of(MAC, FPC, DEPTHWISE, FPC=FpcConfig(8), DEPTHWISE=DepthwiseConfig(taps=1, chains=3)),
+    )
+}

@@ -9,7 +9,7 @@ import numpy as np
 from ...config import Config
 from ...memories import LocalMemory
 from ...numerics import windows
-from ..issue import Issue
+from ..issue import FurtherResults, Issue
 from ..mac.specification import MULTIPLIER_LATENCY
 from ..specification import Command, EngineSpecification, Int8, Int32, Int64, RandomWindow, TileWindows, require_int8
 from . import DEPTHWISE
@@ -60,21 +60,29 @@ def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:
 
 
 def _totals(tile: TileWindows) -> Int32:
-    command, weights = tile.command, tile.weights[:, : tile.config.engines[DEPTHWISE].taps]
+    """Of the chains that the command asks for, one after the other: int32[..., inner, results, lanes]."""
+    command, taps = tile.command, tile.config.engines[DEPTHWISE].taps
     steps, skip, rows = command["steps"], command["skip"], command["rows"]
     issued = windows.in_issue_order(command, tile.words, axis=1)
     # What columns multiply that is from before the inner loop may be anything.
-    after = (weights.shape[1] - 1) * rows
+    after = (taps - 1) * rows
     before = tile.rng.integers(-128, 128, (len(issued), after, issued.shape[-1]), dtype=np.int8)
     ends = after + steps - 1 + np.arange(command["inner"]) * (steps - skip)
     start = windows.sum_start(command, tile.memories[LocalMemory.LIST].view(np.uint32))
     assert start is not None, "the list of a legal command frames one window"
-    return depthwise(np.concatenate([before, issued], axis=1), weights, ends=ends, count=steps - start)
+    stream, count = np.concatenate([before, issued], axis=1), steps - start
+    chains = [tile.weights[:, chain * taps : (chain + 1) * taps] for chain in range(1 + command.get("further", 0))]
+    return np.stack([depthwise(stream, weights, ends=ends, count=count) for weights in chains], axis=-2)
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Multiply, add from column to column, settle and accumulate."""
-    return MULTIPLIER_LATENCY + config.engines[DEPTHWISE].taps + 2
+    """Multiply, add from column to column, settle and accumulate; and choose between chains."""
+    own = config.engines[DEPTHWISE]
+    return MULTIPLIER_LATENCY + own.taps + 2 + (own.chains > 1)
+
+
+def _most_further(config: Config) -> int:
+    return config.engines[DEPTHWISE].chains - 1
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
@@ -82,7 +90,13 @@ def _conditions(command: Any, config: Config) -> list[Any]:
         ~command["tile_inner"],
         command["rows"].any(),
         command["skip"] + command["rows"] <= command["steps"],
+        *(_within_chains(command, config) if _most_further(config) else ()),
     ]
+
+
+def _within_chains(command: Any, config: Config) -> list[Any]:
+    """Chains that there are; and the results of a window are out before those of the next one come."""
+    return [command["further"] <= _most_further(config), command["further"] + 1 <= command["rows"]]
 
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
@@ -91,7 +105,9 @@ def _random_window(config: Config, rng: np.random.Generator, size: int) -> Rando
     start = (config.engines[DEPTHWISE].taps - 1) * rows + int(rng.integers(3))
     steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
     skip = int(rng.integers(1 + min(start, steps - rows)))
-    return RandomWindow({"steps": steps, "rows": rows, "skip": skip, "tile_inner": 0}, start)
+    further = int(rng.integers(min(rows - 1, _most_further(config)), endpoint=True))
+    fields = {"steps": steps, "rows": rows, "skip": skip, "tile_inner": 0, "further": further}
+    return RandomWindow(fields, start)
 
 
 SPECIFICATION = EngineSpecification(
@@ -99,12 +115,19 @@ SPECIFICATION = EngineSpecification(
     notes="Chains the products of a lane over the first DEPTHWISE_TAPS columns, and column j sees the word of "
     "`j * rows` steps before: with an image read column by column, `rows` words each, it sees the image column j "
     "before. Its last `rows` steps take one weight word each, those before the first of them (`weight_words` is "
-    "`rows`); the flag `clear` may stand at any entry from `skip` on. `tile_inner`, `rows` of zero and `skip + rows` "
-    "above `steps` are illegal.",
+    "`rows`); the flag `clear` may stand at any entry from `skip` on. There are DEPTHWISE_CHAINS such chains side by "
+    "side, of the next columns each, which take the same words; a window has the results of the first chain and of "
+    "`further` more, at a pitch of `destination_further`, all of the same parameters. `tile_inner`, `rows` of zero, "
+    "`skip + rows` above `steps`, and `further` of `rows` or of DEPTHWISE_CHAINS or more are illegal.",
     results="array.lanes",
     totals=_totals,
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
-    issue=Issue(weight_words="rows", has_streams=True, fields=("rows",)),
+    issue=Issue(
+        weight_words="rows",
+        has_streams=True,
+        further=FurtherResults(count="further", pitch="destination_further", most=_most_further),
+        fields=("rows", "further"),
+    ),
 )

@@ -72,9 +72,9 @@ def _totals(windows: TileWindows) -> Int32:
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Multiply, one cycle for each level of the adder tree, accumulate; and the way to the last column."""
+    """Multiply, one cycle for each level of the adder tree, accumulate; and the way to the farthest column."""
     tree_levels = config.array.lanes.bit_length() - 1
-    return MULTIPLIER_LATENCY + tree_levels + 1 + config.array.columns - 1
+    return MULTIPLIER_LATENCY + tree_levels + 1 + max(config.column_hops)
 
 
 SPECIFICATION = EngineSpecification(

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
-from ....golden.timing.depths import LOOKAHEAD, burst_limit
+from ....golden.timing.depths import LOOKAHEAD, backlog_limit
 from ....golden.timing.issue import command_parts, issue_steps
 from ....golden.timing.landing import lead
 from ....golden.timing.latencies import landing_latency
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Events
-from .issue import Part, hide, slots
+from .issue import Part, hide, pieces
 from .port import Port
 
 #: Steps between the one that is walked and the one that is issued, both included.
@@ -73,12 +73,15 @@ class ComputeClock:
         self.backlog = max(self.backlog - (first - after), 0)
         self.engine = fields["engine"]
         latency = landing_latency(config, fields)
-        limit = burst_limit(config) if spec.issue.is_burst else None
+        limit = backlog_limit(config, fields["engine"])
         unread = fields["steps"] - spec.issue.steps_read(fields, config)
-        now, piece = first, slots(fields, config)
+        now = first
         for windows, rounds in command_parts(fields, config):
             begins, row = now == first, sum(steps for steps, _ in windows)
-            part = Part(now, self.backlog, windows, rounds, begins, self.hidden, limit, unread, piece, latency)
+            part = Part(
+                *(now, self.backlog, windows, rounds, begins, self.hidden, limit, spec.issue.is_burst),
+                *(unread, pieces(fields, windows, config), latency),
+            )
             for begin, count, issued, self.backlog in part.issue():
                 self.latest.extend(part.last_steps(begin, count, issued, AHEAD))
                 now = begin + count * (row + sum(hold for hold, _ in issued))

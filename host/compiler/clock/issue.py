@@ -29,12 +29,14 @@ class Part:
         The first window is the first of the command.
     hidden : int
         See :func:`hide`.
-    burst_limit : int or None
-        See :func:`~lutterfly.golden.timing.depths.burst_limit`.
-    reads : int
+    limit : int
+        See :func:`~lutterfly.golden.timing.depths.backlog_limit`.
+    is_burst : bool
+        Each window is a burst.
+    unread : int
         Steps of a window that are left out at most where it reads.
-    slots : int
-        Groups of a piece that is written.
+    pieces : list of list of int
+        For each window of a round, its groups that complete a piece, which is written then.
     latency : int
         From a window's last issue to the first one that may read its result.
     """
@@ -45,9 +47,10 @@ class Part:
     rounds: int
     begins: bool
     hidden: int
-    burst_limit: int | None
+    limit: int
+    is_burst: bool
     unread: int
-    slots: int
+    pieces: list[list[int]]
     latency: int
 
     def issue(self) -> Iterator[tuple[int, int, list[tuple[int, int]], int]]:
@@ -55,7 +58,10 @@ class Part:
         begin = self.begin
         steps = sum(steps for steps, _ in self.windows)
         for count, issued, backlog in issue_rounds(
-            self.backlog, self.windows, self.rounds, begins=self.begins, burst_limit=self.burst_limit
+            *(self.backlog, self.windows, self.rounds),
+            limit=self.limit,
+            begins=self.begins,
+            is_burst=self.is_burst,
         ):
             yield begin, count, issued, backlog
             begin += count * (steps + sum(hold for hold, _ in issued))
@@ -67,7 +73,7 @@ class Part:
         while end > begin and len(found) < most:
             for (steps, _), (hold, _) in zip(reversed(self.windows), reversed(issued), strict=True):
                 # What is held is the last step of a window, of a burst the first.
-                last = 0 if self.burst_limit is not None else 1
+                last = 0 if self.is_burst else 1
                 found += [end - 1 - step - (hold if last and step else 0) for step in range(min(steps, most))]
                 end -= steps + hold
         return found[most - 1 :: -1] if len(found) >= most else found[::-1]
@@ -78,7 +84,7 @@ class Part:
             runs: list[Run] = []
             at = 0
             for (steps, _), (hold, _) in zip(self.windows, issued, strict=True):
-                if self.burst_limit is not None:
+                if self.is_burst:
                     taken = [(at + hold, steps - self.unread)]
                 elif hold:
                     taken = [(at, steps - 1), (at + hold + steps - 1, 1)]
@@ -97,12 +103,12 @@ class Part:
         begins, hidden = self.begins, self.hidden
         for begin, count, issued, _ in self.issue():
             pieces, at = [], begin
-            for (steps, groups), (hold, waiting) in zip(self.windows, issued, strict=True):
-                counted = at + hold + (steps - 1 if self.burst_limit is None else 0)
+            for (steps, _), own, (hold, waiting) in zip(self.windows, self.pieces, issued, strict=True):
+                counted = at + hold + (0 if self.is_burst else steps - 1)
                 hidden = hide(hidden, waiting, begins=begins)
                 first = counted + max(waiting, 1) + begins - hidden - 1 + self.latency
                 begins = False
-                pieces += [first + min(group + self.slots, groups) - 1 for group in range(0, groups, self.slots)]
+                pieces += [first + group for group in own]
                 at += hold + steps
             runs = tuple((piece - pieces[0], 1) for piece in pieces)
             yield Rounds(pieces[0], at - begin if count > 1 else runs[-1][0] + 1, count, runs)
@@ -114,7 +120,16 @@ def hide(hidden: int, waiting: int, *, begins: bool) -> int:
     return min(min(hidden, waiting) + begins, PAUSES_HIDDEN)
 
 
-def slots(fields: dict[str, int], config: Config) -> int:
-    """Groups of a piece that is written."""
-    finish = specification(fields["engine"]).finish_of(fields)
-    return 1 if finish.is_whole else config.array.columns // config.array.requant_lanes
+def pieces(fields: dict[str, int], windows: list[tuple[int, int]], config: Config) -> list[list[int]]:
+    """The groups that complete a piece, of each window of a command; ``windows`` are steps and groups of each."""
+    spec = specification(fields["engine"])
+    slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
+    results = len(spec.issue.result_offsets(fields))
+    return [
+        [
+            result * count + min(group + slots, count) - 1
+            for result in range(results)
+            for group in range(0, count, slots)
+        ]
+        for count in (groups // results for _, groups in windows)
+    ]

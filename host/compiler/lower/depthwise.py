@@ -5,11 +5,13 @@ image column, and every column of the array is one image column after the one be
 image columns that the window before did not have, so that a 3x3 kernel takes 3 words for each output and not 9. Where
 the kernel is wider than the chain, each image column's words are followed by those of image columns further to the
 left.
+
+With several chains a window has results of neighbouring rows, which share most of their words: 5 words for three
+outputs of a 3x3 kernel. Each chain has the weights of its row at the words that are its own, and zeros at the others.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -29,71 +31,22 @@ from ..data.operation import Lowering, Operation
 from ..data.storage import Storage
 from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
 from ..steps.images import channel_parameters, step_list, table_constants
+from ..steps.streams import Stream
 from ..steps.windows import window_pitches
 from .average import products
 
 _MOST_ROWS = DEPTHWISE.format.field("rows").limits[1]
 
 
-@dataclass(frozen=True)
-class Stream:
-    """How words of windows side by side follow one another.
-
-    Attributes
-    ----------
-    along : int
-        The axis that windows of an inner loop follow one another on: 1 for a row of windows, 0 for a column.
-    columns : int
-        Image columns, or rows if ``along`` is 0, that a window takes in: as many as array columns are used.
-    advance : int
-        Of these, how many the next window takes that this one does not.
-    turns : int
-        Image columns of which an array column takes words in turn.
-    across : int
-        Kernel elements across the stream.
-    """
-
-    along: int
-    columns: int
-    advance: int
-    turns: int
-    across: int
-
-    @property
-    def rows(self) -> int:
-        """Words of an image column: the command's `rows`."""
-        return self.turns * self.across
-
-    @property
-    def steps(self) -> int:
-        """Words of a window that begins an inner loop."""
-        return self.columns * self.rows
-
-    @property
-    def skip(self) -> int:
-        """Words that later windows need not read."""
-        return (self.columns - self.advance) * self.rows
-
-    def cycles(self, sizes: tuple[int, int], groups: int) -> int:
-        """Cycles for an output of this many rows and columns, of which each result takes ``groups`` cycles."""
-        inner, outer = sizes[self.along], sizes[1 - self.along]
-        return outer * (max(self.steps, groups) + (inner - 1) * max(self.advance * self.rows, groups))
-
-
-def stream_of(window: Window, taps: int, along: int) -> Stream:
-    """The stream of a window through ``taps`` array columns, along one axis."""
-    columns = min(window.kernel[along], taps)
-    images, left_over = divmod(window.stride[along], window.dilation[along])
-    advance = columns if left_over else min(images, columns)
-    return Stream(along, columns, advance, -(-window.kernel[along] // taps), window.kernel[1 - along])
-
-
 def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: int) -> Stream | None:
-    """The faster one of the two axes; None if one command cannot say either."""
+    """The fastest one of both axes and all numbers of results; None if one command cannot say any.
+
+    Of those that take as long, the one with the fewest results.
+    """
     # Whether the engine could, is asked where there is none too: of one that is built as by default.
-    taps = config.engines.get(DEPTHWISE, DEPTHWISE.configuration()).taps
-    streams = [stream_of(window, taps, along) for along in (1, 0)]
-    possible = [stream for stream in streams if stream.rows <= _MOST_ROWS]
+    own = config.engines.get(DEPTHWISE, DEPTHWISE.configuration())
+    streams = [Stream(window, own.taps, along, 1 + more) for more in range(own.chains) for along in (1, 0)]
+    possible = [stream for stream in streams if stream.results <= stream.rows <= _MOST_ROWS]
     return min(possible, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
 
@@ -131,31 +84,42 @@ class DepthwiseOperation(Operation):
         self.is_unit = _is_unit(layer, sizes)
         if self.is_unit:
             elements = layer.window.kernel[0] * layer.window.kernel[1]
-            self.stream = Stream(1, elements, elements, 1, 1)
+            self.stream = Stream(Window((1, elements), (1, elements), (1, 1)), elements, 1)
         else:
             self.stream = best_stream(layer.window, self.config, sizes, self.groups)
         self.taps = tap_addresses(layer.window, sources[0])
-        words_per_window = self.stream.advance * self.stream.rows
-        self.fold = f"{words_per_window} words per window, {min(lanes, self.channels_in_all)} of {lanes} lanes"
+        self.pitches = (sources[0].row_pitch, sources[0].pixel_pitch)
+        words, results = self.stream.advance * self.stream.rows, self.stream.results
+        windows = "window" if results == 1 else f"{results} windows"
+        self.fold = f"{words} words per {windows}, {min(lanes, self.channels_in_all)} of {lanes} lanes"
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """Weights and parameters tile by tile, a step list, perhaps a table."""
-        if self.is_unit:
-            start, words, taken = 0, self._unit_words(), np.arange(self.stream.steps)
-        else:
-            start = self.stream.steps - self.stream.rows
-            words, taken = self._stream_words()
-        row, column = np.divmod(taken, self.layer.window.kernel[1])
-        offsets = np.where(taken >= 0, self.taps[row, column], 0)
+        """Weights and parameters tile by tile, step lists, perhaps a table."""
         return {
-            LocalMemory.WEIGHT: Constant(words.tobytes(), (words[0].nbytes,) * self.tiles),
+            LocalMemory.WEIGHT: self._weights(),
             LocalMemory.PARAMETER: channel_parameters(
                 self.layer, self.layer.bias, self.layer.multiplier, self.tile_channels, self.config
             ),
-            LocalMemory.LIST: step_list(offsets, start),
+            LocalMemory.LIST: self._lists(),
             **table_constants(self.layer.table),
         }
+
+    def _weights(self) -> Constant:
+        words = self._unit_words() if self.is_unit else self._stream_words()
+        return Constant(words.tobytes(), (words[0].nbytes,) * self.tiles)
+
+    def _lists(self) -> Constant:
+        """A list for each number of results that a window may have, the shortest first."""
+        if self.is_unit:
+            return step_list(self.taps.reshape(-1))
+        lists = [self._offsets(1 + results) for results in range(self.stream.results)]
+        start = self.stream.steps - self.stream.rows
+        return Constant(b"".join(step_list(offsets, start).image for offsets in lists))
+
+    @property
+    def _chains(self) -> range:
+        return range(self.stream.results)
 
     def _kernel(self) -> npt.NDArray[np.int8]:
         """int8[tiles, kernel rows, kernel columns, lanes], zero beyond the last channel."""
@@ -169,42 +133,63 @@ class DepthwiseOperation(Operation):
         words[:, 0, 0] = self._kernel()[:, 0, 0]
         return words
 
-    def _stream_words(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
-        """The weight words int8[tiles, rows, columns, lanes], and for each step the kernel element that it is read for.
-
-        An element is its row times the kernel's columns plus its column; -1 where the word is beyond the kernel.
-        """
-        stream, kernel_columns = self.stream, self.layer.window.kernel[1]
-        kernel = self._kernel()
+    def _stream_words(self) -> npt.NDArray[np.int8]:
+        """The weight words int8[tiles, rows, columns, lanes]."""
+        stream, kernel = self.stream, self._kernel()
         if stream.along == 0:
             kernel = kernel.transpose(0, 2, 1, 3)
-        across, length = kernel.shape[1:3]
-        words = np.zeros((self.tiles, stream.rows, self.config.array.columns, self.tile_channels), np.int8)
-        taken = np.full((stream.columns, stream.turns, across), -1, np.int64)
-        for turn in range(stream.turns):
-            for column in range(stream.columns):
-                # The array's first column has the newest image column of its turn, the last one the oldest.
-                position = length - 1 - column - turn * self.config.engines[DEPTHWISE].taps
-                if position < 0:
-                    continue
-                rows = slice(turn * across, (turn + 1) * across)
-                words[:, rows, column] = kernel[:, :, position]
-                element = (position, np.arange(across))
-                row, beside = element if stream.along == 0 else element[::-1]
-                taken[stream.columns - 1 - column, turn] = row * kernel_columns + beside
-        return words, taken.reshape(-1)
+        places = [
+            [stream.across.index(stream.row(one, element)) for element in stream.elements] for one in self._chains
+        ]
+        words = np.zeros(
+            (self.tiles, stream.turns, len(stream.across), self.config.array.columns, self.tile_channels), np.int8
+        )
+        for turn, column in np.ndindex(stream.turns, stream.columns):
+            position = self._position(turn, column)
+            for chain in self._chains if position >= 0 else ():
+                words[:, turn, places[chain], chain * stream.taps + column] = kernel[:, :, position]
+        return words.reshape(self.tiles, stream.rows, *words.shape[3:])
+
+    def _offsets(self, results: int) -> npt.NDArray[np.int64]:
+        """Where the words of a window lie of which so many results are wanted, int64[steps]."""
+        stream, along = self.stream, self.stream.along
+        # Words beyond the kernel may be any.
+        offsets = np.zeros((stream.columns, stream.turns, len(stream.across)), np.int64)
+        for turn, column in np.ndindex(stream.turns, stream.columns):
+            position = max(self._position(turn, column), 0) * stream.window.dilation[along]
+            offsets[stream.columns - 1 - column, turn] = (
+                position * self.pitches[along] + np.array(stream.nearest(results)) * self.pitches[1 - along]
+            )
+        return offsets.reshape(-1)
+
+    def _position(self, turn: int, column: int) -> int:
+        """The kernel element along the stream that an array column has, negative for none: the first column of a chain
+        has the newest image column of its turn, the last one the oldest."""
+        return self.stream.window.kernel[self.stream.along] - 1 - column - turn * self.stream.taps
 
     def lower(self, job: Job) -> list[Command]:
-        """One command: tiles, then the windows across the stream, then those along it."""
+        """A command for as many rows as windows have results, and one for what is left: tiles, then the windows across
+        the stream, then those along it."""
+        stream = self.stream
+        across = job.rows if stream.along == 1 else job.columns
+        full = len(across) // stream.results * stream.results
+        parts = [(across[:full], stream.results), (across[full:], len(across) - full)]
+        return [self._command(job, part, results) for part, results in parts if part]
+
+    def _command(self, job: Job, across: range, results: int) -> Command:
+        """One command: windows across the stream of so many results each."""
         layer, (source,), target, stream = self.layer, job.sources, job.target, self.stream
+        rows, columns = (across, job.columns) if stream.along == 1 else (job.rows, across)
         first, *pitches = window_pitches(layer.window, source)
         channels = self.channels(job.tiles, self.channels_in_all)
-        start = first + job.rows.start * pitches[0] + job.columns.start * pitches[1]
-        writes = target.addresses(job.rows, job.columns, channels)
+        start = first + rows.start * pitches[0] + columns.start * pitches[1]
+        writes = target.addresses(rows, columns, channels)
         pixels = (
-            Loop(len(job.rows), pitches[0], target.row_pitch),
-            Loop(len(job.columns), pitches[1], target.pixel_pitch),
+            Loop(len(rows), pitches[0], target.row_pitch),
+            Loop(len(columns), pitches[1], target.pixel_pitch),
         )
+        apart = pixels[1 - stream.along]
+        windows = Loop(len(across) // results, results * apart.source, results * apart.destination)
         fields = compute_fields(
             job,
             DEPTHWISE,
@@ -212,14 +197,17 @@ class DepthwiseOperation(Operation):
             source=start + channels.start,
             destination=int(writes[0]),
             tiles=Tiles(len(channels), self.tile_channels, self.tile_channels),
-            windows=(pixels[1 - stream.along], pixels[stream.along]),
+            windows=(windows, pixels[stream.along]),
             codes=Codes(self.zero_point, layer.finish.low, layer.finish.high, is_shared=False, table=only_table(job)),
+            entry=(results - 1) * stream.steps,
         )
         fields |= {"weight": job.addresses[LocalMemory.WEIGHT], "rows": stream.rows, "skip": stream.skip}
-        y, x = np.ogrid[: len(job.rows), : len(job.columns)]
-        windows = (start + y * pitches[0] + x * pitches[1])[..., None] + self.taps.reshape(-1)
-        reads = windows[..., None] + np.arange(channels.start, channels.stop)
-        return [Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)]
+        if results > 1:
+            fields |= {"further": results - 1, "destination_further": apart.destination}
+        y, x = np.ogrid[: len(rows), : len(columns)]
+        taken = (start + y * pitches[0] + x * pitches[1])[..., None] + self.taps.reshape(-1)
+        reads = taken[..., None] + np.arange(channels.start, channels.stop)
+        return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """What of a window the one before has not read."""

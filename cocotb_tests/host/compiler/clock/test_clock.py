@@ -10,7 +10,7 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.bus import chunk_cycles, fill_cycles
-from lutterfly.golden.timing.depths import BACKLOG_LIMIT
+from lutterfly.golden.timing.depths import RESULT_WINDOWS
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
@@ -66,11 +66,15 @@ def test_windows_take_the_cycles_of_their_steps_and_pieces(seed: int) -> None:
     rng = np.random.default_rng(seed)
     rounds, slots, latency = int(rng.integers(1, 20)), int(rng.integers(1, 4)), 40
     windows = [(int(n), int(rng.integers(1, 6))) for n in rng.integers(1, 6, rng.integers(1, 5))]
-    part = Part(100, 0, windows, rounds, False, 0, None, 0, slots, latency)
+    limit = int(rng.integers(4, RESULT_WINDOWS))
+    pieces = [
+        [group for group in range(groups) if (group + 1) % slots == 0 or group == groups - 1] for _, groups in windows
+    ]
+    part = Part(100, 0, windows, rounds, False, 0, limit, False, 0, pieces, latency)
     reads, writes, cycle, backlog, served = [], [], 100, 0, 0
     for steps, groups in windows * rounds:
         for step in range(steps):
-            while step == steps - 1 and backlog > BACKLOG_LIMIT:
+            while step == steps - 1 and backlog > limit:
                 backlog, cycle = backlog - 1, cycle + 1
             reads.append(cycle)
             backlog, cycle = max(backlog - 1, 0), cycle + 1
@@ -91,7 +95,7 @@ def test_windows_take_the_cycles_of_their_steps_and_pieces(seed: int) -> None:
 def test_a_burst_is_held_at_its_first_step(seed: int) -> None:
     rng = np.random.default_rng(seed)
     limit, rounds, steps, groups = (int(number) for number in rng.integers(1, 9, 4))
-    part = Part(100, 0, [(steps, groups)], rounds, False, 0, limit, 0, 1, 40)
+    part = Part(100, 0, [(steps, groups)], rounds, False, 0, limit, True, 0, [[*range(groups)]], 40)
     latest: list[int] = []
     for begin, count, issued, _ in part.issue():
         latest += part.last_steps(begin, count, issued, 10)

@@ -63,6 +63,15 @@ ODD: dict[str, Config] = {
         EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, XNOR, BINARY_MAXIMUM, DEPTHWISE=DepthwiseConfig(5)),
         resident_commands=8,
     ),
+    # Three chains of two columns, and two columns that only add up over lanes; engines hand over.
+    "rows": Config(
+        ArrayConfig(8, 8, 4),
+        MemoryConfig(16 << 10, 32 << 10, 8 << 10, 4, 1024),
+        AxiConfig(64, 4),
+        EngineConfigs.of(*ENGINES.values(), DEPTHWISE=DepthwiseConfig(2, chains=3), FPC=FpcConfig(32)),
+        resident_commands=16,
+        hands_over=True,
+    ),
     # A butterfly and sums alone, without tables or copies of their own.
     "few": Config(
         ArrayConfig(8, 4, 2),
@@ -128,9 +137,9 @@ def _draw(rng: np.random.Generator) -> Config:
     memory = MemoryConfig(power(12, 15), power(13, 16), power(11, 14), power(1, 3), power(9, 11))
     axi = AxiConfig(int(rng.choice([32, 64, 128])), int(rng.integers(1, 17)))
     own: dict[Engine, EngineConfig] = {
-        DEPTHWISE: DepthwiseConfig(int(rng.integers(1, columns + 1))),
+        DEPTHWISE: DepthwiseConfig(taps := int(rng.integers(1, columns + 1)), int(rng.integers(columns // taps)) + 1),
         ADD: AddConfig(power(0, 3)),
         FPC: FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, own_words=power(4, 7)),
     }
     engines = EngineConfigs({engine: own.get(engine, engine.configuration()) for engine in (MAC, *others)})
-    return Config(array, memory, axi, engines, resident_commands=power(2, 6))
+    return Config(array, memory, axi, engines, resident_commands=power(2, 6), hands_over=bool(rng.integers(2)))
