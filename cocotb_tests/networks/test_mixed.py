@@ -40,8 +40,9 @@ from oracles.exactness import needs_reference
 pytestmark = needs_reference
 
 SUPPORT = Path(__file__).parents[1] / "support"
-#: Seeds by accelerator, of those that other tests build as well: such that every feature meets every other one;
-#: of 20260 two tensors were accused, which ONNX Runtime had named, and named otherwise beside functions.
+#: Seeds by accelerator, of those that other tests build as well and of one with several chains: such that every feature
+#: meets every other one; of 20260 two tensors were accused, which ONNX Runtime had named, and named otherwise beside
+#: functions.
 QUICK = {
     "tiny": (
         *range(14),
@@ -71,6 +72,7 @@ QUICK = {
         *(FIRST_WIDE + seed for seed in (1, 2)),
         FIRST_ARRANGED + 4,
     ),
+    "rows": (*range(6), FIRST_WIDE + 2, FIRST_MOVED + 3, FIRST_MIXING + 3),
 }
 #: What the quick ones leave to accelerators with rings of fewer commands.
 SELDOM = {f"{kind} with longer than the ring" for kind in ("batch", "grouped")}
