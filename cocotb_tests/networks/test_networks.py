@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
 import numpy as np
 import onnx
 import pytest
 
+from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.session.verify import verify
@@ -20,6 +25,15 @@ NETWORKS = ("ad", "ic", "kws", "vww")
 FORMS = ("qop", "qdq")
 #: Cycles of an inference on `ecp5-85k` from start to interrupt, at most.
 BOUNDS = {"ad": 3_000, "ic": 122_800, "kws": 31_600, "vww": 102_400}
+#: With twice the columns and requantisers, and several rows of depthwise layers at once.
+SQUARE = dataclasses.replace(
+    PRESETS["ecp5-85k"],
+    array=ArrayConfig(lanes=16, columns=16, requant_lanes=16),
+    memory=dataclasses.replace(PRESETS["ecp5-85k"].memory, parameter_bytes=16 << 10),
+    engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3, chains=3)),
+    hands_over=True,
+)
+SQUARE_BOUNDS = {"ad": 2_867, "ic": 56_000, "kws": 15_500, "vww": 40_000}
 
 
 def random_codes(data: bytes, seed: int) -> dict[str, np.ndarray]:
@@ -75,6 +89,13 @@ def test_bytes_and_cycles_on_the_core(models_dir, network: str, form: str, sampl
     found = verify((models_dir / f"{network}_{form}.onnx").read_bytes(), PRESETS["ecp5-85k"], samples=samples)
     assert_right(found)
     assert found.cycles <= BOUNDS[network]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_bytes_and_cycles_on_twice_the_columns(models_dir, network: str):
+    found = verify((models_dir / f"{network}_qdq.onnx").read_bytes(), SQUARE, samples=1)
+    assert_right(found)
+    assert found.cycles <= SQUARE_BOUNDS[network]
 
 
 @pytest.mark.parametrize("network", NETWORKS)
