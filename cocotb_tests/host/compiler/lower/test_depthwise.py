@@ -139,3 +139,15 @@ def test_more_chains_never_take_longer(stride: int) -> None:
 @pytest.mark.parametrize("chains", [1, 2])
 def test_a_kernel_of_too_many_rows_runs_elsewhere(chains: int) -> None:
     assert not commands(plan_graph(depthwise((40, 40, 4), Window((33, 33))), of_chains(chains)))
+
+
+@pytest.mark.parametrize(
+    ("memory", "further"),
+    [({}, {2}), ({"list_entries": 64}, {0}), ({"list_entries": 128}, {0, 1}), ({"weight_bytes": 2048}, {0, 1})],
+)
+def test_rows_need_room_for_their_lists_and_weights(memory: dict[str, int], further: set[int]) -> None:
+    """Three rows have lists of 45 entries and five words of 256 bytes, two of 24 and four."""
+    config = of_chains(3, requant_lanes=16)
+    config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, **memory))
+    plan = exact_plan(depthwise((9, 22, 16), Window((3, 3), pads=(1, 1, 1, 1))), config)
+    assert {fields.get("further", 0) for fields in commands(plan)} == further
