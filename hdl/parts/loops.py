@@ -152,16 +152,16 @@ class Loops(wiring.Component):
         """The loop over the results of a window: whether its last one is left, and whether that is the current one."""
         if not self.count_bits:
             return self.advance, Const(1)
-        left, ends = Signal(self.count_bits, name="results_left", reset_less=True), Signal(name="result_ends")
+        results_left, is_last = Signal(self.count_bits, reset_less=True), Signal(name="is_last_result")
         leaves = Signal()
-        m.d.comb += leaves.eq(self.advance & ends)
+        m.d.comb += leaves.eq(self.advance & is_last)
         with m.If(self.load):
-            m.d.sync += [left.eq(self.first_more), ends.eq(self.first_more == 0)]
+            m.d.sync += [results_left.eq(self.first_more), is_last.eq(self.first_more == 0)]
         with m.Elif(leaves):
-            m.d.sync += [left.eq(self.more), ends.eq(self.more == 0)]
+            m.d.sync += [results_left.eq(self.more), is_last.eq(self.more == 0)]
         with m.Elif(self.advance):
-            m.d.sync += [left.eq(left - 1), ends.eq(left == 1)]
-        return leaves, ends
+            m.d.sync += [results_left.eq(results_left - 1), is_last.eq(results_left == 1)]
+        return leaves, is_last
 
     def _elaborate_pointer(self, m: Module, end_inner, end_middle, leaves: Value, window_ends: Value) -> None:
         """One pointer for each loop: where its current iteration begins.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal
+from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, signed
 
 from lutterfly.golden import isa
 from lutterfly.golden.presets import PRESETS
@@ -131,15 +131,17 @@ class LoopNestProof(Proof):
 
 
 class LoopsProof(Proof):
-    """Each window of a command has as many steps; its parent holds the command.
+    """Each window of a command has as many steps, and with ``count_bits`` each result of a window; its parent holds the
+    command, and how many results there are.
 
     Of the byte pointer the lowest ``bits`` are looked at, which do not depend on the others.
     """
 
-    def __init__(self, module=loops, *, side: str, word_bits: int, bits: int) -> None:
+    def __init__(self, module=loops, *, side: str, word_bits: int, bits: int, count_bits: int = 0) -> None:
         super().__init__()
-        self.side, self.word_bits, self.bits = side, word_bits, bits
-        self.unit = module.Loops(side=side, word_bits=word_bits)
+        self.side, self.word_bits, self.bits, self.count_bits = side, word_bits, bits, count_bits
+        self.unit = module.Loops(side=side, word_bits=word_bits, count_bits=count_bits)
+        self.names = (*NAMES, "result") if count_bits else NAMES
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -148,9 +150,13 @@ class LoopsProof(Proof):
         command = Signal(command_shape(isa.COMPUTE))
         steps, first_steps, step = Signal(12), self.free(12, name="first_steps"), Signal(12)
         first_word = Signal(self.word_bits)
-        m.submodules.counters = counters = Counters({name: command[name] for name in NAMES})
+        counts = {name: command[name] for name in NAMES}
         pitches = {name: command[f"{self.side}_{name}"] for name in NAMES}
-        offsets = {name: counters.multiple(name, pitches[name], self.bits) for name in NAMES}
+        if self.count_bits:
+            more, pitches["result"] = self._several(m)
+            counts["result"] = more + 1
+        m.submodules.counters = counters = Counters(counts)
+        offsets = {name: counters.multiple(name, pitches[name], self.bits) for name in self.names}
         words = {name: counters.multiple(name, steps, self.word_bits) for name in ("outer", "inner")}
         m.d.comb += [
             unit.load.eq(self.free(name="load")),
@@ -175,31 +181,37 @@ class LoopsProof(Proof):
             m.d.sync += [command.eq(unit.first), steps.eq(first_steps), step.eq(0), first_word.eq(unit.first_word)]
 
         # Where the current iteration of each loop begins, and where it did a cycle ago.
-        pointer = {name: Signal(self.bits, name=f"pointer_{name}") for name in NAMES}
-        before = {name: Signal(self.bits, name=f"before_{name}") for name in NAMES}
+        pointer = {name: Signal(self.bits, name=f"pointer_{name}") for name in self.names}
+        before = {name: Signal(self.bits, name=f"before_{name}") for name in self.names}
         ran, tile = Signal(), Signal(self.word_bits)
         m.d.sync += ran.eq(counters.runs)
         expected = command[self.side]
-        for name in NAMES:
+        for name in self.names:
             expected = (expected + offsets[name])[: self.bits]
             m.d.comb += pointer[name].eq(expected)
             m.d.sync += before[name].eq(pointer[name])
         with m.If(ran):
-            m.d.comb += Assert(unit.pointer[: self.bits] == before["inner"])
-            m.d.comb += [Assert(found.base[name][: self.bits] == before[name]) for name in NAMES]
+            m.d.comb += Assert(unit.pointer[: self.bits] == before[self.names[-1]])
+            m.d.comb += [Assert(found.base[name][: self.bits] == before[name]) for name in self.names]
 
         m.d.comb += tile.eq(first_word + Mux(command.tile_inner, words["inner"], words["outer"]))
         last_tile = Mux(command.tile_inner, counters.at_last(["inner"]), counters.at_last(["outer"]))
         with m.If(counters.runs):
             m.d.comb += [
                 Assert(unit.word == (tile + step)[: self.word_bits]),
-                Assert(unit.row_ends == counters.at_last(["inner"])),
-                Assert(unit.last == counters.at_last(NAMES)),
+                Assert(unit.row_ends == counters.at_last(self.names[2:])),
+                Assert(unit.last == counters.at_last(self.names)),
                 Assert(unit.last_tile == last_tile),
                 Assert((step < steps) | (step == 0)),
                 Assert(found.tile == tile),
                 Assert(found.start == first_word),
             ]
+            if self.count_bits:
+                m.d.comb += [
+                    Assert(found.results_left == more - counters.index["result"]),
+                    Assert(found.is_last == counters.at_last(["result"])),
+                    Cover(~unit.last & (counters.index["result"] == 2) & (counters.index["inner"] == 1) & (steps == 2)),
+                ]
             for name in NAMES:
                 m.d.comb += [
                     Assert(counters.index[name] < command[name]),
@@ -211,6 +223,15 @@ class LoopsProof(Proof):
                 Cover(unit.load & unit.last),
             ]
         return m
+
+    def _several(self, m: Module) -> tuple[Signal, Signal]:
+        """What the parent says of a window's results: how many follow the first one, and their pitch."""
+        unit, more, pitch = self.unit, Signal(self.count_bits), Signal(signed(isa.LOCAL_BITS))
+        first_more = self.free(self.count_bits, name="first_more")
+        m.d.comb += [unit.more.eq(more), unit.pitch.eq(pitch), unit.first_more.eq(first_more)]
+        with m.If(unit.load):
+            m.d.sync += [more.eq(first_more), pitch.eq(self.free(len(pitch), name="first_pitch"))]
+        return more, pitch
 
 
 SMALL = loop_nest.Nest(counts={"row": 3, "fold": 2, "piece": 3}, pointers={"local": 6, "offset": 3}, context=2)
@@ -228,6 +249,10 @@ def test_loop_nest_of_a_load(tmp_path: Path) -> None:
 @pytest.mark.parametrize("side", ["source", pytest.param("destination", marks=pytest.mark.regress)])
 def test_loops(side: str, tmp_path: Path) -> None:
     prove(LoopsProof(side=side, word_bits=5, bits=6), tmp_path, depth=2, cover_depth=16)
+
+
+def test_loops_over_the_results_of_windows(tmp_path: Path) -> None:
+    prove(LoopsProof(side="destination", word_bits=5, bits=6, count_bits=2), tmp_path, depth=2, cover_depth=16)
 
 
 @pytest.mark.regress
@@ -261,11 +286,27 @@ def test_a_broken_loop_nest_is_found(old: str, new: str, tmp_path: Path) -> None
         ("~end_inner, end_inner & end_middle", "~end_inner, end_inner"),
         ("self.word.eq(start), tile.eq(start)", "self.word.eq(tile)"),
         ("end_inner, end_outer)", "end_middle, end_outer)"),
-        ("self.advance & end_inner & ~end_middle", "self.advance & ~end_middle"),
+        ("leaves & end_inner & ~end_middle", "leaves & ~end_middle"),
         ("at_end[name].eq(left[name] == 1)", "at_end[name].eq(left[name] == 2)"),
     ],
 )
 def test_broken_loops_are_found(old: str, new: str, tmp_path: Path) -> None:
     proof = LoopsProof(broken(loops, old, new), side="source", word_bits=5, bits=6)
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(proof, tmp_path, depth=9, mode="bounded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("with m.If(self.advance & ~window_ends)", "with m.If(self.advance & window_ends)"),
+        ("is_last.eq(results_left == 1)", "is_last.eq(results_left == 2)"),
+        ("results_left.eq(self.more), is_last.eq(self.more == 0)", "results_left.eq(self.more), is_last.eq(0)"),
+        ("self.advance & ~window_ends)\n        base", "self.advance)\n        base"),
+        ("end_inner & window_ends if", "end_inner if"),
+    ],
+)
+def test_broken_loops_over_results_are_found(old: str, new: str, tmp_path: Path) -> None:
+    proof = LoopsProof(broken(loops, old, new), side="destination", word_bits=5, bits=6, count_bits=2)
     with pytest.raises(ProofError, match="fails after reset"):
         prove(proof, tmp_path, depth=9, mode="bounded")
