@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import records
+from ..fields import Field
 from . import ENGINES
 from .engine import C, Engine, EngineConfig
 
@@ -45,6 +46,11 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
     def having(self, engine: Engine[C], own: C) -> EngineConfigs:
         """These with one engine more, or built in another way."""
         return EngineConfigs({**self, engine: own})
+
+    def fields(self, engine: Engine[Any]) -> tuple[Field, ...]:
+        """The fields of an engine's own that its commands have, as it is built."""
+        absent = self[engine].absent_fields()
+        return tuple(field for field in engine.fields if field.name not in absent)
 
     def without(self, *engines: Engine[Any]) -> EngineConfigs:
         """These but for some."""

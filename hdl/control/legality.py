@@ -79,5 +79,4 @@ class Legality(wiring.Component):
 
     def _argument_end(self, engine: Engine) -> int:
         """The bit after the last one of the argument that an engine's commands use."""
-        absent = self.config.engines[engine].absent_fields()
-        return fields_end(tuple(field for field in engine.fields if field.name not in absent))
+        return fields_end(self.config.engines.fields(engine))

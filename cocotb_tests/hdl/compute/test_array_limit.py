@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import pytest
 
@@ -50,7 +51,9 @@ def test_dependent_commands_follow_within_50_cycles() -> None:
         name = maker.max_pool(maker.convolution(name, channels, SAME), Window((2, 2), pads=(0, 0, 1, 1)))
     measured = measure(maker.finish(maker.fully_connected(name, 10)), CONFIG)
     gaps = [first - last for first, last in zip(measured.first[1:], measured.last[:-1], strict=True)]
-    dependent = [command["after"] for command in commands_of(measured)][1:]
+    commands = commands_of(measured)
+    # One of the same engine may begin before all has landed.
+    dependent = [own["after"] or own["engine"] != before["engine"] for before, own in itertools.pairwise(commands)]
     assert sum(dependent) >= 6
     assert all(gap <= TURNAROUND for gap, after in zip(gaps, dependent, strict=True) if after)
 
@@ -83,4 +86,5 @@ def test_without_tables_of_an_add_results_land_three_cycles_earlier() -> None:
         layers[engines] = measured.layer_cycles[1:]
         assert layers[engines] == [layer.cycles for layer in measured.program.layers[1:]]
     with_tables, without_tables = layers.values()
-    assert [late - early for late, early in zip(with_tables, without_tables, strict=True)] == [3, 3, 3]
+    # The second convolution reads what the first has written long before, and waits for nothing.
+    assert [late - early for late, early in zip(with_tables, without_tables, strict=True)] == [0, 3, 3]

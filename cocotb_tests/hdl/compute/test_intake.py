@@ -23,6 +23,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.intake import Intake
 from lutterfly.hdl.compute.position import Position
 from lutterfly.hdl.parts.isa import command_shape
+from quantised.fpc_configs import CHAIN_CONFIGS
 
 SHAPE = command_shape(isa.COMPUTE)
 #: From the cycle in which a command is taken over to the one in which it is judged.
@@ -33,6 +34,7 @@ IDLE = {"command__valid": 0, "take": 0, "last_engine": 0}
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},
     "hands over": dataclasses.replace(PRESETS["ecp5-85k"], hands_over=True),
+    "chains": CHAIN_CONFIGS["chains"],
 }
 
 
@@ -105,7 +107,8 @@ def changed(command: dict[str, int], config: Config, rng: np.random.Generator) -
         "inner",
         "middle",
     )
-    own = [field.name for field in find_engine(command["engine"]).fields]
+    engine = find_engine(command["engine"])
+    own = [field.name for field in config.engines.fields(engine)]
     name = str(rng.choice([*names, *own]))
     low, high = fields[name].limits
     edges = {"list": config.memory.list_entries - command["steps"], "table": config.memory.tables}

@@ -58,7 +58,7 @@ class Window:
 
     def issued(self, step: int) -> dict[str, Any]:
         """As it comes from the gate."""
-        layouts = step_fields(self.config.engines)["fields"].members
+        layouts = step_fields(self.config, self.config.engines)["fields"].members
         encoded = self.engine.format.encode(**{name: self.command[name] for name in self._own()})
         formats = {engine.name.lower(): engine.format for engine in self.config.engines}
         fields = {

@@ -171,7 +171,10 @@ def _random_commands(bench: Bench, count: int) -> list[tuple[Opcode, dict[str, i
         values |= {"reserved": 0, "wait": int(rng.choice([0, 0, 1, 300])), "signal": int(rng.choice([0, 1, 255]))}
         if opcode is Opcode.COMPUTE:
             engine = find_engine(int(rng.choice([*bench.config.engines])))
-            values |= {"engine": engine, "argument": values["argument"] & (1 << fields_end(engine.fields)) - 1}
+            values |= {
+                "engine": engine,
+                "argument": values["argument"] & (1 << fields_end(bench.config.engines.fields(engine))) - 1,
+            }
         commands.append((opcode, values))
     return commands
 

@@ -52,8 +52,7 @@ def _loops(
 
 def random_window(config: Config, rng: np.random.Generator, engine: EngineSpecification, most: int) -> RandomWindow:
     """A window of an engine that takes at most so many weight words; what it leaves open of its own is random."""
-    absent = config.engines[engine.engine].absent_fields()
-    own = [field for field in engine.engine.fields if field.name not in absent]
+    own = config.engines.fields(engine.engine)
     fields = {field.name: int(rng.integers(*field.limits, endpoint=True)) for field in own}
     window = engine.random_window(config, rng, most)
     return RandomWindow(fields | {"skip": 0} | window.fields, window.sum_start)

@@ -44,7 +44,7 @@ def headers(config: Config) -> Iterator[Case]:
     argument = isa.COMPUTE.field("argument")
     for engine in config.engines:
         word = int.from_bytes(engine.format.encode(**engine_fields(config, engine)[0]), "little")
-        for bit in {fields_end(engine.fields), argument.width - 1}:
+        for bit in {fields_end(config.engines.fields(engine)), argument.width - 1}:
             changed = (word | 1 << argument.lsb + bit).to_bytes(isa.COMMAND_BYTES, "little")
             yield Case(f"{engine.name} argument bit {bit}", False, compute=(*[SYNC] * LEAD, changed, END))
     for code in range(16):
