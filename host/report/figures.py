@@ -171,10 +171,10 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
         binary = at_once * array
         lines.append((f"binary: {at_once} x {array}", [binary / bus, high], [binary, binary], "dashdot"))
     if is_depthwise and DEPTHWISE in config.engines:
-        taps = config.engines[DEPTHWISE].taps
-        most = lanes * taps
+        own = config.engines[DEPTHWISE]
+        most, rows = lanes * own.taps * own.chains, "" if own.chains == 1 else f" x {own.chains} rows"
         if most < array:
-            lines.append((f"depthwise: {lanes} lanes x {taps} taps", [most / bus, high], [most, most], "dot"))
+            lines.append((f"depthwise: {lanes} lanes x {own.taps} taps{rows}", [most / bus, high], [most, most], "dot"))
     for name, x, y, dash in lines:
         drawn.add_trace(
             go.Scatter(

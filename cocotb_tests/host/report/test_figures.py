@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
+from lutterfly.golden.engines import DEPTHWISE
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.presets import PRESETS
 from lutterfly.host.report import figures, timeline
 from lutterfly.host.report.timeline import MOST_BARS, Bar, _joined
 from oracles.reported import NETWORKS, report_of
@@ -95,6 +99,20 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
             assert x == layer.prediction.macs / layer.moved_bytes
     whole = shown["whole network"]
     assert whole["y"][0] <= min(array, bus * whole["x"][0])
+
+
+@pytest.mark.parametrize(
+    ("chains", "name", "most"),
+    [(1, "depthwise: 16 lanes x 3 taps", 48), (2, "depthwise: 16 lanes x 3 taps x 2 rows", 96)],
+)
+def test_depthwise_layers_have_a_ceiling_of_their_own(chains: int, name: str, most: int) -> None:
+    _, facts = report_of("digits")
+    engines = PRESETS["ecp5-85k"].engines.having(DEPTHWISE, DepthwiseConfig(3, chains))
+    config = dataclasses.replace(PRESETS["ecp5-85k"], engines=engines)
+    # As if they were depthwise.
+    layers = tuple(dataclasses.replace(layer, is_depthwise=True) for layer in facts.layers)
+    shown = traces(figures.roofline(dataclasses.replace(facts, config=config, layers=layers)))
+    assert list(shown[name]["y"]) == [most, most]
 
 
 @pytest.mark.parametrize("network", NETWORKS)
