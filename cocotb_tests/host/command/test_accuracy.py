@@ -240,7 +240,7 @@ def test_run_with_the_golden_back_end(
         name: value for name, value in found["golden"].items() if name != "backend"
     }
     assert main(["run", MODEL, "--input", str(files["x.npy"]), "--backend", "golden"]) == 0
-    assert "\ncomputed by the golden functions: 4,129 cycles predicted for an inference, " in capsys.readouterr().out
+    assert "\ncomputed by the golden functions: 4,083 cycles predicted for an inference, " in capsys.readouterr().out
 
 
 def test_a_report_is_refused_without_an_accelerator(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
