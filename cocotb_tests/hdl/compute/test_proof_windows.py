@@ -18,7 +18,7 @@ from amaranth.utils import ceil_log2
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, FPC
-from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results
+from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results, window_results
 from lutterfly.hdl.compute import intake, windows
 from lutterfly.hdl.engines.finish import is_whole
 from lutterfly.hdl.parts.isa import EngineCommand
@@ -38,13 +38,13 @@ _WALK = "walk.eq(active & lookahead.room)"
 class Row:
     """All steps in their order, the next one to be issued first.
 
-    Of each is known whether it ends a window, or a command, and whether its command is one of bursts, or depends on
-    those before it. What comes in at the end is free.
+    Of each is known whether it ends a window, or a command, and whether its command is one of bursts, one whose windows
+    may have several results, or depends on those before it. What comes in at the end is free.
     """
 
-    def __init__(self, proof: Proof, m: Module, *, runs: Signal, moves: Value):
+    def __init__(self, proof: Proof, m: Module, *, runs: Signal, moves: Value, has_several: bool):
         rows, served = {}, {}
-        for name, init in (("window", 1), ("command", 1), ("burst", 0), ("after", 0), ("first", 0)):
+        for name, init in (("window", 1), ("command", 1), ("burst", 0), ("several", 0), ("after", 0), ("first", 0)):
             rows[name] = [Signal(name=f"{name}_{place}") for place in range(LENGTH)]
             served[name] = Signal(init=init, name=f"served_{name}")
             with m.If(runs & moves):
@@ -60,8 +60,9 @@ class Row:
                 Assume(~runs | ~rows["command"][place] | rows["window"][place]),
                 *(
                     Assume(~runs | begins_command | (rows[name][place] == begins[name][place]))
-                    for name in ("burst", "after")
+                    for name in ("burst", "several", "after")
                 ),
+                Assume(~runs | ~rows["several"][place] | has_several & ~rows["burst"][place]),
                 # Of the first window of its command.
                 rows["first"][place].eq(begins_command | begins["first"][place] & ~begins["window"][place]),
             ]
@@ -69,12 +70,16 @@ class Row:
         self.is_burst, self.of_first = Array(rows["burst"]), Array(rows["first"])
         self.begins_window, self.begins_command = Array(begins["window"]), Array(begins["command"])
         self.was_burst = Array(begins["burst"])
+        self.is_several, self.was_several = Array(rows["several"]), Array(begins["several"])
         waits = zip(begins["command"], rows["after"], rows["burst"], begins["burst"], strict=False)
         self.waits = Array(begins & (after | is_burst | was_burst) for begins, after, is_burst, was_burst in waits)
         self.after = Array(rows["after"])
-        #: The engines are one of bursts and one without.
-        changes = zip(begins["command"], rows["burst"], begins["burst"], strict=False)
-        self.changes = Array(begins & (is_burst ^ was_burst) for begins, is_burst, was_burst in changes)
+        #: There is one engine of each kind.
+        kinds = zip(*(flags[name] for name in ("burst", "several") for flags in (rows, begins)), strict=False)
+        self.changes = Array(
+            begins & ((is_burst ^ was_burst) | (is_several ^ was_several))
+            for begins, (is_burst, was_burst, is_several, was_several) in zip(begins["command"], kinds, strict=False)
+        )
 
 
 class WindowsProof(Proof):
@@ -98,7 +103,7 @@ class WindowsProof(Proof):
         leave_out(unit.loops, unit.lookup)
         runs, walked = Signal(), Signal(range(LENGTH))
         m.d.sync += [runs.eq(1), walked.eq(walked + unit.walk - unit.issue)]
-        row = Row(self, m, runs=runs, moves=unit.issue)
+        row = Row(self, m, runs=runs, moves=unit.issue, has_several=DEPTHWISE in self.config.engines)
         given = self.windows.command
         m.d.comb += [
             given.valid.eq(self.free(name="offers") & runs),
@@ -115,6 +120,7 @@ class WindowsProof(Proof):
             # What is walked is what stands in the row.
             Assume(~unit.walk | (unit.position.last == row.ends_window[walked])),
             Assume(~unit.take | (_is_burst(unit.intake.offered) == row.is_burst[walked])),
+            Assume(~unit.take | (_is_several(unit.intake.offered) == row.is_several[walked])),
             Assume(~unit.take | (unit.intake.offered.after == row.after[walked])),
         ]
 
@@ -198,6 +204,7 @@ class WindowsProof(Proof):
             & (command.last_lanes <= command.lanes)
             & Cat(count != 0 for count in counts).all()
             & (~_is_burst(command) | (command.steps * lanes >= command.lanes) & (command.skip == 0))
+            & (self._results(command) <= max(window_results(self.config, code) for code in self.config.engines))
         )
 
     def _check_intake(self, m: Module, unit: SimpleNamespace, intake: SimpleNamespace) -> None:
@@ -224,6 +231,7 @@ class WindowsProof(Proof):
             Assert(active | row.begins_command[walked]),
             Assert(~(active & unit.walked) | ~row.begins_command[walked]),
             Assert(_is_burst(unit.command) == Mux(active, is_burst, row.was_burst[walked])),
+            Assert(_is_several(unit.command) == Mux(active, row.is_several[walked], row.was_several[walked])),
             Assert(~active | (unit.of_burst == is_burst)),
             Assert(~active | (unit.first == row.begins_command[walked])),
             Assert(~active | (unit.first_window == row.of_first[walked])),
@@ -257,6 +265,10 @@ class WindowsProof(Proof):
 
 def _is_burst(command: data.View) -> Value:
     return command.engine == FPC
+
+
+def _is_several(command: data.View) -> Value:
+    return command.engine == DEPTHWISE
 
 
 @pytest.mark.parametrize("name", ["chains", *(pytest.param(name, marks=pytest.mark.regress) for name in BURST_CONFIGS)])
