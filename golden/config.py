@@ -5,7 +5,6 @@ Standard library only, so that every other folder can import it.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 from dataclasses import dataclass, field
@@ -50,9 +49,9 @@ class Config:
     axi: AxiConfig
     engines: EngineConfigs = field(default_factory=lambda: EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD))
     resident_commands: int = 64
-    cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    arena: ArenaConfig = field(default_factory=ArenaConfig)
-    hands_over: bool = False
+    cluster: ClusterConfig = field(default_factory=ClusterConfig, metadata=records.LATER)
+    arena: ArenaConfig = field(default_factory=ArenaConfig, metadata=records.LATER)
+    hands_over: bool = field(default=False, metadata=records.LATER)
 
     def __post_init__(self) -> None:
         lanes = self.array.lanes
@@ -127,6 +126,10 @@ class Config:
         row."""
         return tuple(sum(divmod(column, self.row_columns)) for column in range(self.array.columns))
 
+    def column_before(self, column: int) -> int:
+        """From which column a word hops to another one than the first."""
+        return column - (1 if column < self.row_columns else self.row_columns)
+
     @property
     def weight_word_bytes(self) -> int:
         """Bytes of one weight word: lanes weights for each column."""
@@ -150,14 +153,7 @@ class Config:
     def to_json(self) -> str:
         """The configuration as canonical JSON: sorted keys, engines by name; ``cluster`` where there are several,
         ``arena`` where it is on the chip, and ``hands_over`` where it is so."""
-        plain = {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
-        if self.cores == 1:
-            del plain["cluster"]
-        if not self.arena.on_chip_bytes:
-            del plain["arena"]
-        if not self.hands_over:
-            del plain["hands_over"]
-        return json.dumps(plain, sort_keys=True)
+        return json.dumps(records.to_plain(self), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Config:
@@ -175,10 +171,3 @@ class Config:
     def hash(self) -> int:
         """32 bits that distinguish configurations; the hardware and every program carry them."""
         return int.from_bytes(hashlib.sha256(self.to_json().encode()).digest()[:4], "little")
-
-
-def _plain(part: object) -> object:
-    """A field's value for JSON."""
-    if isinstance(part, EngineConfigs):
-        return part.to_plain()
-    return dataclasses.asdict(part) if dataclasses.is_dataclass(part) and not isinstance(part, type) else part

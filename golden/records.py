@@ -13,6 +13,24 @@ from typing import Any
 
 _KINDS: dict[type, str] = {int: "an integer", str: "a text", bool: "true or false"}
 _SHOWN_CHARACTERS = 40
+#: Metadata of a field that came when there were records without it: at its default it is left out of what is written.
+LATER = {"later": True}
+
+
+def to_plain(value: Any) -> Any:
+    """What JSON writes of a value, such that :func:`read` takes it back."""
+    if hasattr(value, "to_plain"):
+        return value.to_plain()
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return value
+    values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {
+        field.name: to_plain(own) for field, own in values.items() if field.metadata != LATER or own != _default(field)
+    }
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
 
 
 def parse(text: str | bytes) -> Any:

@@ -73,7 +73,7 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON: engines by name."""
-        return {engine.name: own.to_plain() for engine, own in self.items()}
+        return {engine.name: records.to_plain(own) for engine, own in self.items()}
 
     @classmethod
     def from_plain(cls, plain: Any, name: str) -> EngineConfigs:

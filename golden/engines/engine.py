@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,16 +15,10 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..config_parts import ArrayConfig
 
-#: Metadata of a field of a configuration that says nothing where it has its default: hash and JSON stay what they were.
-LATER = {"later": True}
-
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine is built with: nothing, or the fields of a subclass, which has defaults for all of them.
-
-    A field with ``LATER`` as its metadata came when there were configurations without it.
-    """
+    """What an engine is built with: nothing, or the fields of a subclass, which has defaults for all of them."""
 
     def check(self, config: Config) -> None:
         """Check that it fits the rest of a configuration.
@@ -47,14 +40,6 @@ class EngineConfig:
     def absent_fields(self) -> tuple[str, ...]:
         """Fields of the engine's commands that an engine built like this has not: their bits are zero."""
         return ()
-
-    def to_plain(self) -> dict[str, Any]:
-        """For JSON: all fields, but not those that came later where they have their default."""
-        plain = dataclasses.asdict(self)
-        for field in dataclasses.fields(self):
-            if field.metadata == LATER and getattr(self, field.name) == field.default:
-                del plain[field.name]
-        return plain
 
 
 C = TypeVar("C", bound=EngineConfig)

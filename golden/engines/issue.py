@@ -74,11 +74,15 @@ class Issue:
         """Results of a window beside its first one at most."""
         return 0 if self.further is None else self.further.most(config)
 
+    def results(self, command: Mapping[str, int]) -> int:
+        """Results of a window, those of a burst as one."""
+        return 1 if self.further is None else 1 + command.get(self.further.count, 0)
+
     def result_offsets(self, command: Mapping[str, int]) -> list[int]:
         """Where the results of a window lie, in bytes from its first one on."""
         if self.further is None:
             return [0]
-        return [number * command.get(self.further.pitch, 0) for number in range(1 + command.get(self.further.count, 0))]
+        return [number * command.get(self.further.pitch, 0) for number in range(self.results(command))]
 
 
 #: Words only, one each step, as of a pooling.

@@ -36,7 +36,7 @@ def command_parts(fields: Mapping[str, int], config: Config) -> Iterator[tuple[l
             if tiles
         ]
     spec = specification(fields["engine"])
-    finish, results = spec.finish_of(fields), len(spec.issue.result_offsets(fields))
+    finish, results = spec.finish_of(fields), spec.issue.results(fields)
     for row, lanes, rounds in found:
         groups = [results * result_groups(config, count, finish) for count in lanes]
         yield list(zip(row, groups, strict=True)), rounds

@@ -59,7 +59,7 @@ class MacArray(EngineComponent):
     def __init__(self, config: Config):
         self.config = config
         self.lanes, self.columns = config.array.lanes, config.array.columns
-        self.row_columns, self.hops = config.row_columns, config.column_hops
+        self.hops = config.column_hops
         self.latencies = {MAC: column_latency(self.lanes) + max(self.hops)}
         self.flags = {}
         self.is_chained = DEPTHWISE in config.engines
@@ -98,7 +98,7 @@ class MacArray(EngineComponent):
             )
         for index in range(self.columns):
             if index:
-                before = index - (1 if index < self.row_columns else self.row_columns)
+                before = self.config.column_before(index)
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
                     lanes=self.lanes, step=self.step_layout, has_line=self.is_chained and index < self.taps
                 )

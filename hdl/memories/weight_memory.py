@@ -70,7 +70,7 @@ class WeightMemory(wiring.Component):
         read_addresses: list[Value] = []
         waits = {name: self._waits(times) for name, times in self.times.items()}
         for index in range(self.columns):
-            now = read_address = read_addresses[self._before(index)] if index else self.address
+            now = read_address = read_addresses[self.config.column_before(index)] if index else self.address
             for name, of_columns in waits.items():
                 if of_columns[index]:
                     late = delay(m, now, of_columns[index], name=f"{name}_{index}")
@@ -96,10 +96,8 @@ class WeightMemory(wiring.Component):
 
     def _waits(self, times: Sequence[int]) -> list[int]:
         """Cycles that an address waits in front of each column, beside the hop to it."""
-        waits = [*times[:1]] + [times[index] - times[self._before(index)] - 1 for index in range(1, len(times))]
+        waits = [*times[:1]] + [
+            times[index] - times[self.config.column_before(index)] - 1 for index in range(1, len(times))
+        ]
         assert all(wait >= 0 for wait in waits), "columns are wanted one after the other"
         return waits + [0] * (self.columns - len(waits))
-
-    def _before(self, index: int) -> int:
-        """The column that passes addresses on to another one."""
-        return index - (1 if index < self.config.row_columns else self.config.row_columns)

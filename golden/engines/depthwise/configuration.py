@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ...checks import check, check_integers
-from ..engine import LATER, EngineConfig
+from ...records import LATER
+from ..engine import EngineConfig
 
 if TYPE_CHECKING:
     from ...config import Config

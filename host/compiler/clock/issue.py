@@ -124,7 +124,7 @@ def pieces(fields: dict[str, int], windows: list[tuple[int, int]], config: Confi
     """The groups that complete a piece, of each window of a command; ``windows`` are steps and groups of each."""
     spec = specification(fields["engine"])
     slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
-    results = len(spec.issue.result_offsets(fields))
+    results = spec.issue.results(fields)
     return [
         [
             result * count + min(group + slots, count) - 1

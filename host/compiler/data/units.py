@@ -26,6 +26,12 @@ def list_share(config: Config) -> int:
     return config.memory.list_entries // 4
 
 
+def is_roomy(config: Config, entries: int, weight_words: int) -> bool:
+    """Whether there is room for step lists of so many entries, and twice for so many weight words of a tile: one tile's
+    can be streamed beside another's."""
+    return 2 * weight_words * config.weight_word_bytes <= config.memory.weight_bytes and entries <= list_share(config)
+
+
 def unit_numbers(config: Config, memory: LocalMemory, first: int, count: int) -> Addresses:
     """Numbers of some units of a memory: int64[count]. Those of the feature memory are its addresses."""
     return _starts(config)[memory] + first + np.arange(count)

@@ -29,7 +29,7 @@ from ..data.job import Job
 from ..data.network import Network
 from ..data.operation import Lowering, Operation
 from ..data.storage import Storage
-from ..data.units import list_share
+from ..data.units import is_roomy
 from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
 from ..steps.images import channel_parameters, step_list, table_constants
 from ..steps.streams import Stream
@@ -48,14 +48,12 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
     own = config.engines.get(DEPTHWISE, DEPTHWISE.configuration())
     streams = [Stream(window, own.taps, along, 1 + more) for more in range(own.chains) for along in (1, 0)]
     possible = [stream for stream in streams if stream.results <= stream.rows <= _MOST_ROWS]
-    roomy = [stream for stream in possible if stream.results == 1 or _has_room(stream, config)]
+    roomy = [
+        stream
+        for stream in possible
+        if stream.results == 1 or is_roomy(config, stream.results * stream.steps, stream.rows)
+    ]
     return min(roomy, key=lambda stream: stream.cycles(sizes, groups), default=None)
-
-
-def _has_room(stream: Stream, config: Config) -> bool:
-    """Whether there is room for the step lists, and for the weights of two tiles: they can be streamed."""
-    has_weights = 2 * stream.rows * config.weight_word_bytes <= config.memory.weight_bytes
-    return has_weights and stream.results * stream.steps <= list_share(config)
 
 
 def _takes(network: Network, layer: Product) -> bool:

@@ -28,7 +28,7 @@ from ..data.job import Job
 from ..data.network import Network
 from ..data.operation import Connectivity, Lowering
 from ..data.storage import Addresses, Storage
-from ..data.units import list_share
+from ..data.units import is_roomy
 from ..steps.images import channel_parameters, step_list
 from ..steps.windows import places, tap_offsets
 from .array_operation import COMMAND_COST
@@ -147,12 +147,10 @@ class WideConvolutionOperation(ConvolutionOperation):
 
     def is_possible(self) -> bool:
         """Whether a word has a place for every weight, and there is room for its lists and its tile's weights."""
-        memory, steps = self.config.memory, int(self.tile_steps[0])
-        entries = len(self._distinct_lists) * steps
-        # No byte of a row is one of the next row as well; and weights can be streamed, one tile beside the next.
+        steps = int(self.tile_steps[0])
+        # No byte of a row is one of the next row as well.
         is_single = np.unique(self.offsets).size == self.offsets.size
-        has_room = 2 * steps * self.config.weight_word_bytes <= memory.weight_bytes
-        return is_single and has_room and entries <= list_share(self.config)
+        return is_single and is_roomy(self.config, len(self._distinct_lists) * steps, steps)
 
 
 def make_convolution(
