@@ -47,6 +47,9 @@ QUICK = (
     57,
     58,
     68,
+    74,
+    82,
+    84,
     88,
     93,
     97,
@@ -59,6 +62,7 @@ QUICK = (
     118,
     119,
     134,
+    136,
     188,
     192,
     193,
@@ -82,6 +86,7 @@ QUICK = (
     516,
     719,
     761,
+    764,
     821,
     1001,
     1019,
@@ -92,7 +97,7 @@ QUICK = (
     1899,
 )
 #: Those that draw products of two activations and moves: together they meet what 240 such networks meet of products.
-QUICK_COMBINED = tuple(FIRST_COMBINED + seed for seed in (38, 90, 115, 134, 144, 185))
+QUICK_COMBINED = tuple(FIRST_COMBINED + seed for seed in (38, 90, 115, 134, 144, 161, 185, 266))
 #: What no product meets in networks: it moves no weights, follows what it is computed from, and has seldom one window
 #: or fewer groups of results than steps.
 NO_PRODUCT = {
@@ -105,6 +110,11 @@ NO_PRODUCT = {
 }
 #: What neither a whole round of networks meets nor the quick ones.
 RARE = NO_PRODUCT | {
+    # A command waits by itself only where its first steps would read too early.
+    "engine_bound_waits: ADD, bus, after",
+    "engine_bound_waits: ADD, issue, both",
+    "engine_bound_waits: MULTIPLY, issue, both",
+    "engine_bound_waits: MULTIPLY, results, both",
     "engine_bound_waits: MAXIMUM, bus, both",
     "engine_bound_waits: DEPTHWISE, bus, after",
     "engine_bound_waits: DEPTHWISE, bus, both",

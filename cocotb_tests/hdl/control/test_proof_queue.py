@@ -258,7 +258,8 @@ class QueueProof(Proof):
                 engine = fmt.field("engine")
                 argument = text[fmt.field("argument").lsb :][: isa.ARGUMENT_BITS]
                 clean &= Cat(
-                    (text[engine.lsb :][: engine.width] == own) & ~argument[fields_end(CONFIG.engines.fields(own)) :].any()
+                    (text[engine.lsb :][: engine.width] == own)
+                    & ~argument[fields_end(CONFIG.engines.fields(own)) :].any()
                     for own in CONFIG.engines
                 ).any()
             legal |= (text[:4] == opcode) & clean
