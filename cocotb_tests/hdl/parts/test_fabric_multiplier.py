@@ -15,7 +15,15 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY, Multiplier
 from lutterfly.hdl.parts.fabric_multiplier import FabricMultiplier
 
-WIDTHS = {"array": (8, 8), "odd": (9, 7), "least": (3, 3), "four rows": (8, 4), "six rows": (18, 5)}
+WIDTHS = {
+    "array": (8, 8),
+    "odd": (9, 7),
+    "least": (3, 3),
+    "four rows": (8, 4),
+    "six rows": (18, 5),
+    "winograd": (9, 10),
+    "nine": (4, 9),
+}
 
 
 @pytest.mark.parametrize("name", WIDTHS)
@@ -26,9 +34,9 @@ def test_multiplies_as_a_block_does(simulate, name: str) -> None:
     simulate(dut, env={"WIDTHS": name})
 
 
-@pytest.mark.parametrize("b_width", [2, 9])
+@pytest.mark.parametrize("b_width", [2, 11])
 def test_three_levels_of_sums_are_for_so_many_rows(b_width: int) -> None:
-    with pytest.raises(ValueError, match=rf"^b_width must be between 3 and 8, not {b_width}$"):
+    with pytest.raises(ValueError, match=rf"^b_width must be between 3 and 10, not {b_width}$"):
         FabricMultiplier(a_width=8, b_width=b_width)
 
 

@@ -196,12 +196,17 @@ def test_drawn_sums_stay_as_they_are(data: st.DataObject) -> None:
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
-def test_a_multiplier_takes_its_masks_along(tmp_path: Path) -> None:
-    """Two look-up tables for each bit of a sum, and four for the lowest bits of the four first sums, which are none."""
-    multiplier = FabricMultiplier(a_width=8, b_width=8)
+@pytest.mark.parametrize(
+    ("a_width", "b_width", "tables", "carries", "registers"), [(8, 8, 4, 37, 81), (9, 10, 5, 51, 113)]
+)
+def test_a_multiplier_takes_its_masks_along(
+    tmp_path: Path, a_width: int, b_width: int, tables: int, carries: int, registers: int
+) -> None:
+    """Two look-up tables for each bit of a sum, and one for the lowest bit of each first sum, which is none."""
+    multiplier = FabricMultiplier(a_width=a_width, b_width=b_width)
     netlist = flow.map_cells(
         multiplier, tmp_path, DEVICES["ecp5-85k"], lambda text: None, platform=Platform(fabric_columns=1)
     )
     cells = [cell["type"] for cell in netlist["modules"]["top"]["cells"].values()]
-    assert (cells.count("LUT4"), cells.count("CCU2C"), cells.count("MULT18X18D")) == (4, 37, 0)
-    assert cells.count("TRELLIS_FF") == 81
+    assert (cells.count("LUT4"), cells.count("CCU2C"), cells.count("MULT18X18D")) == (tables, carries, 0)
+    assert cells.count("TRELLIS_FF") == registers
