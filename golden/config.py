@@ -14,6 +14,7 @@ from .checks import check, check_flags, check_integers, is_power_of_two
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from .engines.configurations import EngineConfigs
+from .engines.engine import ArrayWaits
 from .isa import COMPUTE
 from .memories import PARAMETER_BYTES, LocalMemory
 
@@ -125,6 +126,11 @@ class Config:
         """For each column of the array, the hops of a word from the first one: along the first row, then from row to
         row."""
         return tuple(sum(divmod(column, self.row_columns)) for column in range(self.array.columns))
+
+    @property
+    def array_waits(self) -> ArrayWaits:
+        """Cycles that the array takes longer than it would for MAC alone."""
+        return ArrayWaits(*map(max, zip(*(own.array_waits() for own in self.engines.values()), strict=True)))
 
     def column_before(self, column: int) -> int:
         """From which column a word hops to another one than the first."""

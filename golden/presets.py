@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .config import Config
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, MemoryConfig
-from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, MULTIPLY, XNOR
+from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from .engines.configurations import EngineConfigs
 from .engines.depthwise.configuration import DepthwiseConfig
 from .engines.fpc.configuration import FpcConfig
@@ -27,7 +27,9 @@ PRESETS: dict[str, Config] = {
             feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
-        engines=EngineConfigs.of(*ENGINES.values(), FPC=FpcConfig(width=256)),
+        engines=EngineConfigs.of(
+            MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY, FPC=FpcConfig(width=256)
+        ),
     ),
     "large": Config(
         array=ArrayConfig(lanes=32, columns=32, requant_lanes=8),

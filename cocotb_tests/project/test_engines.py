@@ -31,14 +31,19 @@ PLACES = (
     # The engine that every configuration has, and those of a configuration that does not say.
     "golden/config.py",
     "hdl/engines/*.py",
+    "hdl/winograd/*.py",
     # It draws what the array and its engines can do at most.
     "host/report/figures.py",
     "host/compiler/lower/*.py",
+    "host/compiler/lower/neighbours/*.py",
 )
 #: What other parts of the project may take of a room: numbers that are part of how they compute, and its butterfly.
 SHARED = {
     # Engines that work on the multipliers of the array, or as it does.
-    *((f"golden/engines/{room}/specification.py", "mac") for room in ("depthwise", "fpc", "multiply", "xnor")),
+    *(
+        (f"golden/engines/{room}/specification.py", "mac")
+        for room in ("depthwise", "fpc", "multiply", "winograd", "xnor")
+    ),
     ("golden/engines/binary_maximum/specification.py", "maximum"),
     ("hdl/butterfly/stage_sum.py", "fpc"),
     ("hdl/butterfly/stage.py", "fpc"),
@@ -52,7 +57,6 @@ OF_ONE = {
     "Issue.masks_words": "step lists have counts whatever reads them; binary words have a last bit anywhere",
     "Issue.read_steps": "the steps that read nothing are told by the command, in one expression for all",
     "Issue.is_burst": "results of several words are issued one after the other, as the FIFO takes them",
-    "Issue.further": "the results of a window are counted and placed, whoever gives them",
 }
 
 

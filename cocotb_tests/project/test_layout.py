@@ -34,7 +34,19 @@ ALLOWED = {
 #: files of their folder that stand in no subfolder. Those files may import everything.
 ORDER = {
     "golden": ("link", "numerics", "transfer", "connections", "engines", "timing", "program", "machine"),
-    "hdl": ("parts", "bus", "memories", "link", "butterfly", "engines", "dma", "results", "compute", "control"),
+    "hdl": (
+        "parts",
+        "bus",
+        "memories",
+        "link",
+        "butterfly",
+        "winograd",
+        "engines",
+        "dma",
+        "results",
+        "compute",
+        "control",
+    ),
     "host": (
         *("files", "board", "model", "graph", "frontend", "quantize", "program", "compiler", "driver", "simulation"),
         *("handoff", "link", "uio", "twin", "backend", "session", "report", "transfer", "supported", "command"),
@@ -43,7 +55,7 @@ ORDER = {
     "host/compiler": (
         *("data", "steps", "rewrite", "lower", "layout", "constants", "schedule", "clock", "cluster", "outcome"),
     ),
-    "host/compiler/lower": ("pairs",),
+    "host/compiler/lower": ("pairs", "neighbours"),
     "host/frontend": ("reading", "fragments", "functions", "building", "lowering", "floats", "qonnx", "fusing"),
     "host/frontend/lowering": ("pairs",),
     "host/frontend/qonnx": ("reading", "fitting", "writing"),
@@ -102,7 +114,7 @@ STANDARD_LIBRARY_ONLY = (
     *("engines/__init__", "engines/configurations", "engines/engine"),
     *(
         f"engines/{room}/{name}"
-        for room in ("add", "binary_maximum", "depthwise", "fpc", "mac", "maximum", "multiply", "xnor")
+        for room in ("add", "binary_maximum", "depthwise", "fpc", "mac", "maximum", "multiply", "winograd", "xnor")
         for name in ("__init__", "configuration", "fields", "memory")
         if (ROOT / f"golden/engines/{room}/{name}.py").is_file()
     ),

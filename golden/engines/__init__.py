@@ -14,11 +14,12 @@ from .fpc import FPC
 from .mac import MAC
 from .maximum import MAXIMUM
 from .multiply import MULTIPLY
+from .winograd import WINOGRAD
 from .xnor import XNOR
 
 #: By their codes. An engine is one line here, one in :mod:`.specifications`, and one in ``hdl/engines/__init__.py``.
 ENGINES: dict[int, Engine[Any]] = {
-    engine: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY)
+    engine: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY, WINOGRAD)
 }
 
 

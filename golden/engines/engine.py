@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from ..fields import Field, fields_end
 from ..isa import ARGUMENT_BITS, COMPUTE, Format
@@ -14,6 +14,24 @@ from ..memories import OWN_MEMORY, LocalMemory
 if TYPE_CHECKING:
     from ..config import Config
     from ..config_parts import ArrayConfig
+
+
+class ArrayWaits(NamedTuple):
+    """Cycles that the array takes longer for all of its engines, because of what one of them needs.
+
+    Attributes
+    ----------
+    words : int
+        From a word to its way through the columns.
+    weights : int
+        From a column's weights to its multipliers: these of the cycles of ``words``.
+    totals : int
+        From a column's sum of products to its total.
+    """
+
+    words: int = 0
+    weights: int = 0
+    totals: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +54,10 @@ class EngineConfig:
     def row_columns(self, array: ArrayConfig) -> int:
         """Columns of a row of the array, as the engine wants them; where it does not mind, all are one row."""
         return array.columns
+
+    def array_waits(self) -> ArrayWaits:
+        """What the engine makes the array wait for."""
+        return ArrayWaits()
 
     def absent_fields(self) -> tuple[str, ...]:
         """Fields of the engine's commands that an engine built like this has not: their bits are zero."""

@@ -101,7 +101,7 @@ class EngineSpecification:
         array's lanes at most; from the first word to the first results, if the engine is one of bursts.
     random_window : callable
         Configuration, ``numpy.random.Generator`` and a size, at least 2, to a :class:`RandomWindow` that takes at most
-        so many weight words, and about so many steps at most.
+        so many weight words, or as few as it can, and about so many steps at most.
     conditions : callable or None
         What its commands must meet beside the conditions of all: command and configuration to a list of bits, in
         expressions that mean the same for NumPy integers and for Amaranth values: ``&``, ``|``, ``~`` (of bits),

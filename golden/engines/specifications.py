@@ -11,11 +11,12 @@ from .mac.specification import SPECIFICATION as MAC
 from .maximum.specification import SPECIFICATION as MAXIMUM
 from .multiply.specification import SPECIFICATION as MULTIPLY
 from .specification import EngineSpecification
+from .winograd.specification import SPECIFICATION as WINOGRAD
 from .xnor.specification import SPECIFICATION as XNOR
 
 #: By the engines' codes.
 SPECIFICATIONS: dict[int, EngineSpecification] = {
-    one.engine: one for one in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY)
+    one.engine: one for one in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY, WINOGRAD)
 }
 
 

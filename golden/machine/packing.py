@@ -80,7 +80,7 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
     bits = (results >= 0) & valid
     if not shares_bytes(config):
         return np.packbits(bits, axis=-1, bitorder="little")
-    # No engine with tiles in the inner loop has several results of a window.
+    # No engine packs several results of a window and has tiles in the inner loop.
     bits = bits.squeeze(axis=3)
     *outside, inner, lanes = bits.shape
     pitch = _window_bits(lanes, config)

@@ -1,6 +1,6 @@
 """The engines that compute windows: the one table of their hardware. See ``docs/adding-an-engine.md``."""
 
-from ...golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
+from ...golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, WINOGRAD, XNOR
 from .add_operands import AddOperands
 from .engine import EngineComponent
 from .fpc import FastPointwise
@@ -20,4 +20,5 @@ COMPONENTS: dict[int, type[EngineComponent]] = {
     ADD: AddOperands,
     BINARY_MAXIMUM: Maximum,
     MULTIPLY: Multiply,
+    WINOGRAD: MacArray,
 }

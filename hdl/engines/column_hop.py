@@ -1,14 +1,18 @@
-"""The hop from one column of the array to the next: a register, and for depthwise layers a delay line of words."""
+"""From one column of the array to the next: words, with delay lines for depthwise layers, and sums of products."""
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
+from ...golden.config import Config
+from ...golden.engines import DEPTHWISE
+from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import delay
+from .engine import ACCUMULATOR_BITS
 
-__all__ = ["ColumnHop"]
+__all__ = ["ColumnHop", "chain_results"]
 
 
 class ColumnHop(wiring.Component):
@@ -20,8 +24,7 @@ class ColumnHop(wiring.Component):
 
     Parameters
     ----------
-    lanes : int
-        Bytes of a word.
+    word_bits : int
     step : StructLayout
         As the array's steps are.
     has_line : bool
@@ -29,19 +32,19 @@ class ColumnHop(wiring.Component):
 
     Members
     -------
-    step : In(step), word : In(8 * lanes)
-    next_step : Out(step), next_word : Out(8 * lanes)
+    step : In(step), word : In(word_bits)
+    next_step : Out(step), next_word : Out(word_bits)
     """
 
-    def __init__(self, *, lanes: int, step: data.StructLayout, has_line: bool):
-        self.lanes = lanes
+    def __init__(self, *, word_bits: int, step: data.StructLayout, has_line: bool):
+        self.word_bits = word_bits
         self.has_line = has_line
         super().__init__(
             {
                 "step": In(step),
-                "word": In(8 * lanes),
+                "word": In(word_bits),
                 "next_step": Out(step),
-                "next_word": Out(8 * lanes),
+                "next_word": Out(word_bits),
             }
         )
 
@@ -51,7 +54,7 @@ class ColumnHop(wiring.Component):
         if self.has_line:
             rows = self.step.fields.depthwise.rows
             pointer = Signal(rows.shape())
-            m.submodules.line = line = memory.Memory(shape=unsigned(8 * self.lanes), depth=1 << len(pointer), init=[])
+            m.submodules.line = line = memory.Memory(shape=unsigned(self.word_bits), depth=1 << len(pointer), init=[])
             write, read = line.write_port(), line.read_port(domain="comb")
             next_pointer = pointer + self.step.valid
             # A cycle ahead, with the rows of the step before: a command's first step has nothing of its own to see.
@@ -67,3 +70,51 @@ class ColumnHop(wiring.Component):
             self.next_word.eq(delay(m, word, 1, name="word")),
         ]
         return m
+
+
+def chain_results(m: Module, config: Config, steps: list, products: list) -> tuple[Signal, list[Signal]]:
+    """The results of all chains, of which those of a window come one after the other.
+
+    ``steps`` and ``products`` are those of all columns.
+    """
+    taps, chains = config.engines[DEPTHWISE].taps, config.engines[DEPTHWISE].chains
+    if chains == 1:
+        return _chain(m, config, products, steps[taps - 1], 0)
+    fired, chosen = (
+        Signal(),
+        [
+            Signal(signed(ACCUMULATOR_BITS), name=f"chosen_{lane}", reset_less=True)
+            for lane in range(config.array.lanes)
+        ],
+    )
+    of_chains = []
+    for chain in range(chains):
+        first = chain * taps
+        of_chains.append(_chain(m, config, products[first:], steps[first + taps - 1], chain))
+    m.d.sync += fired.eq(Cat(own for own, _ in of_chains).any())
+    for own, totals in of_chains:
+        with m.If(own):
+            m.d.sync += [result.eq(total) for result, total in zip(chosen, totals, strict=True)]
+    return fired, chosen
+
+
+def _chain(
+    m: Module, config: Config, products: list, last_tap_step: data.View, chain: int
+) -> tuple[Signal, list[Signal]]:
+    """Add each lane's products up from column to column of a chain, and then over the steps of the window."""
+    name = f"chain_{chain}" if chain else "chain"
+    sums = list(products[0])
+    for tap in range(1, config.engines[DEPTHWISE].taps):
+        held = [delay(m, value, 1, name=f"{name}_{tap}_{lane}") for lane, value in enumerate(sums)]
+        sums = [value + product for value, product in zip(held, products[tap], strict=True)]
+    step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name=f"{name}_step")
+    fired, totals = Signal(), []
+    fires = step.valid & step.fire & step.chain
+    m.d.sync += fired.eq(fires & (step.fields.depthwise.further >= chain) if chain else fires)
+    for lane, value in enumerate(sums):
+        settled = delay(m, value, 1, name=f"{name}_sum_{lane}")
+        total = Signal(signed(ACCUMULATOR_BITS), name=f"{name}_total_{lane}", reset_less=True)
+        with m.If(step.valid):
+            m.d.sync += total.eq(Mux(step.clear, 0, total) + settled)
+        totals.append(total)
+    return fired, totals

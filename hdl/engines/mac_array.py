@@ -7,15 +7,15 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In
 
 from ...golden.config import Config
-from ...golden.engines import DEPTHWISE, MAC, XNOR
+from ...golden.engines import DEPTHWISE, MAC, WINOGRAD, XNOR
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import delay, spread
 from ..parts.platforms import platform_of
+from ..winograd.words import WinogradWords
 from .agreement import UNCOUNTED_DELAY
-from .column_hop import ColumnHop
+from .column_hop import ColumnHop, chain_results
 from .engine import (
-    ACCUMULATOR_BITS,
     SELECT_LATENCY,
     EngineComponent,
     engine_members,
@@ -38,6 +38,7 @@ class MacArray(EngineComponent):
     before it sees.
     With XNOR a word may be binary: each column adds up twice the bits in which words and weights agree, which it counts
     (:class:`.agreement.Agreement`) in the time that a multiplication takes; ``keeps`` in a step says which bytes count.
+    With WINOGRAD words pass :class:`~lutterfly.hdl.winograd.words.WinogradWords` first.
     Bit-exact with the twins of its engines in ``golden/engines/``: ``mac``, ``depthwise`` and ``agreeing``.
 
     A window of one engine may follow one of another only when the results of the one before are out. Engines that
@@ -53,20 +54,25 @@ class MacArray(EngineComponent):
         See :class:`.engine.EngineComponent`. The first ``columns`` lanes of the result are accumulators, in
         chain mode all.
     weights : In(columns x lanes x signed(8))
-        Column j's come j cycles after their activation word.
+        Column j's come j cycles after their activation word, or by ``weight_times``.
     """
 
     def __init__(self, config: Config):
         self.config = config
         self.lanes, self.columns = config.array.lanes, config.array.columns
-        self.hops = config.column_hops
-        self.latencies = {MAC: column_latency(self.lanes) + max(self.hops)}
+        self.hops, self.waits = config.column_hops, config.array_waits
+        self.latencies = {MAC: self.waits.words + column_latency(self.lanes) + self.waits.totals + max(self.hops)}
         self.flags = {}
+        self.is_winograd = WINOGRAD in config.engines
+        if self.is_winograd:
+            self.latencies[WINOGRAD] = self.latencies[MAC]
+            self.flags["winograd"] = WINOGRAD
+            self.weight_times = [self.waits.words - self.waits.weights + hops for hops in self.hops]
         self.is_chained = DEPTHWISE in config.engines
         self.taps = config.engines[DEPTHWISE].taps if self.is_chained else 0
         self.chains = config.engines[DEPTHWISE].chains if self.is_chained else 0
         if self.is_chained:
-            self.latencies[DEPTHWISE] = MULTIPLIER_LATENCY + self.taps + 2 + (self.chains > 1)
+            self.latencies[DEPTHWISE] = self.waits.words + MULTIPLIER_LATENCY + self.taps + 2 + (self.chains > 1)
             self.flags["chain"] = DEPTHWISE
         self.is_binary = XNOR in config.engines
         if self.is_binary:
@@ -84,33 +90,29 @@ class MacArray(EngineComponent):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        step, word, products, totals = self.step, self.word, [], []
-        if self.borrowed_columns:
-            step, word = self._without_words(m, platform)
+        step, word, first_word, controls = self._elaborate_entry(m, platform)
+        products: list[data.View] = []
+        totals: list[Value] = []
         steps, words, uncounted_of = [step], [word], []
-        first_word = self.word if self.borrowed_columns and self.is_binary else word
         if self.is_binary:
-            counted = self.step.keeps & self.step.binary.replicate(self.lanes)
-            uncounted_of.append(delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted"))
-            settled = delay(m, self.selected.xnor, SELECT_LATENCY, name="binary_settled")
-            Assertions(m, platform).never(
-                self.step.valid & (settled != self.step.binary), "MAC array: a step of an engine that is not selected"
-            )
+            uncounted_of.append(self._uncounted(m, platform, step))
         for index in range(self.columns):
             if index:
                 before = self.config.column_before(index)
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
-                    lanes=self.lanes, step=self.step_layout, has_line=self.is_chained and index < self.taps
+                    word_bits=len(word), step=step.shape(), has_line=self.is_chained and index < self.taps
                 )
                 m.d.comb += [hop.step.eq(steps[before]), hop.word.eq(words[before])]
                 steps.append(hop.next_step)
                 words.append(hop.next_word)
+                if self.is_winograd:
+                    controls.append(delay(m, controls[before], 1, name=f"control_{index}"))
                 if self.is_binary:
                     uncounted_of.append(delay(m, uncounted_of[before], 1, name=f"uncounted_{index}"))
             is_borrowed = index < self.borrowed_columns
             m.submodules[f"column_{index}"] = column = MacColumn(
                 lanes=self.lanes,
-                step=self.step_layout,
+                step=step.shape(),
                 is_borrowed=is_borrowed,
                 is_weighed=index < self.weighed_columns,
                 is_binary=self.is_binary,
@@ -127,21 +129,51 @@ class MacArray(EngineComponent):
                 column.step.eq(steps[index]),
                 column.word.eq(words[index] if index else first_word),
                 column.weights.eq(self.weights[index]),
+                *(column.control.eq(control) for control in controls[index : index + 1]),
             ]
             products.append(column.products)
             totals.append(column.total)
             if self.hops[index] == max(self.hops):
                 column_fired = column.fired
-
-        if self.is_chained:
-            fired, chain_totals = self._elaborate_chains(m, products, steps)
-            self._elaborate_both_results(m, platform, column_fired, totals, fired, chain_totals)
-        else:
-            m.d.comb += self.result.valid.eq(column_fired)
-            for lane, total in enumerate(totals):
-                later = delay(m, total, self._waits(lane), name=f"total_{lane}")
-                m.d.comb += self.result.lanes[lane].eq(later)
+        self._elaborate_results(m, platform, steps, products, column_fired, totals)
         return m
+
+    def _elaborate_entry(self, m: Module, platform) -> tuple[data.View, Value, Value, list[data.View]]:
+        """The step and its word as the columns see them; the word of the first one, which masks it by itself; and what
+        becomes of the first one's weights, where words of neighbouring steps are added."""
+        step, word, controls = self.step, self.word, []
+        if self.is_winograd:
+            m.submodules.words = factors = WinogradWords(lanes=self.lanes, step=self.step_layout)
+            m.d.comb += [factors.step.eq(self.step), factors.word.eq(self.word)]
+            step, word, controls = factors.next_step, factors.next_word.as_value(), [factors.control]
+        first_word = word
+        if self.borrowed_columns:
+            step, word = self._without_words(m, platform, step, word)
+        return step, word, first_word if self.is_binary else word, controls
+
+    def _uncounted(self, m: Module, platform, step: data.View) -> Value:
+        """The bytes of the first column's words that do not count."""
+        step = step if self.is_winograd else self.step
+        counted = step.keeps & step.binary.replicate(self.lanes)
+        uncounted = delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted")
+        settled = delay(m, self.selected.xnor, SELECT_LATENCY, name="binary_settled")
+        Assertions(m, platform).never(
+            self.step.valid & (settled != self.step.binary), "MAC array: a step of an engine that is not selected"
+        )
+        return uncounted
+
+    def _elaborate_results(
+        self, m: Module, platform, steps: list, products: list, column_fired: Signal, totals: list
+    ) -> None:
+        """Results when the last column has its own; those of lanes, where there are any."""
+        if self.is_chained:
+            fired, chain_totals = chain_results(m, self.config, steps, products)
+            self._elaborate_both_results(m, platform, column_fired, totals, fired, chain_totals)
+            return
+        m.d.comb += self.result.valid.eq(column_fired)
+        for lane, total in enumerate(totals):
+            later = delay(m, total, self._waits(lane), name=f"total_{lane}")
+            m.d.comb += self.result.lanes[lane].eq(later)
 
     def _waits(self, column: int) -> int:
         """Cycles that the total of a column waits for that of the farthest one."""
@@ -152,15 +184,15 @@ class MacArray(EngineComponent):
         """Whether an engine is selected whose words the columns multiply."""
         return Cat(self.selected[name] for name in self.selected.shape().members if name != "xnor").any()
 
-    def _without_words(self, m: Module, platform) -> tuple[data.View, Value]:
+    def _without_words(self, m: Module, platform, step: data.View, word: Value) -> tuple[data.View, Value]:
         """The step and its word as the columns see them: no words while the array is idle, nor of the delay lines."""
         idle = spread(m, ~self.selected.as_value().any(), self.lanes, cycles=SELECT_LATENCY, name="idle")
-        step = Signal.like(self.step, name="own_step")
-        m.d.comb += step.eq(self.step)
+        own = Signal.like(step, name="own_step")
+        m.d.comb += own.eq(step)
         if self.is_chained:
-            m.d.comb += step.chain.eq(self.step.chain & ~idle[0])
+            m.d.comb += own.chain.eq(step.chain & ~idle[0])
         Assertions(m, platform).never(self.step.valid & Cat(idle).any(), "MAC array: a step while it is not selected")
-        return step, self.word & ~Cat(mask.replicate(8) for mask in idle)
+        return own, word & ~Cat(mask.replicate(len(word) // self.lanes) for mask in idle)
 
     def _lend(self, m: Module, platform, index: int, column: MacColumn) -> None:
         """Let a column multiply what its borrower gives."""
@@ -205,40 +237,3 @@ class MacArray(EngineComponent):
                 total = Mux(chain_later, delay(m, chained, 1, name=f"total_{lane}"), totals[lane])
             m.d.comb += result.eq(total)
         Assertions(m, platform).never(column_fired & chain_later, "MAC array: results of both modes at once")
-
-    def _elaborate_chains(self, m: Module, products: list, steps: list) -> tuple[Signal, list[Signal]]:
-        """The results of all chains, of which those of a window come one after the other."""
-        if self.chains == 1:
-            return self._elaborate_chain(m, products, steps[self.taps - 1], 0)
-        fired, chosen = (
-            Signal(),
-            [Signal(signed(ACCUMULATOR_BITS), name=f"chosen_{lane}", reset_less=True) for lane in range(self.lanes)],
-        )
-        of_chains = []
-        for chain in range(self.chains):
-            first = chain * self.taps
-            of_chains.append(self._elaborate_chain(m, products[first:], steps[first + self.taps - 1], chain))
-        m.d.sync += fired.eq(Cat(own for own, _ in of_chains).any())
-        for own, totals in of_chains:
-            with m.If(own):
-                m.d.sync += [result.eq(total) for result, total in zip(chosen, totals, strict=True)]
-        return fired, chosen
-
-    def _elaborate_chain(self, m: Module, products: list, last_tap_step, chain: int) -> tuple[Signal, list[Signal]]:
-        """Add each lane's products up from column to column of a chain, and then over the steps of the window."""
-        name = f"chain_{chain}" if chain else "chain"
-        sums = list(products[0])
-        for tap in range(1, self.taps):
-            held = [delay(m, value, 1, name=f"{name}_{tap}_{lane}") for lane, value in enumerate(sums)]
-            sums = [value + product for value, product in zip(held, products[tap], strict=True)]
-        step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name=f"{name}_step")
-        fired, totals = Signal(), []
-        fires = step.valid & step.fire & step.chain
-        m.d.sync += fired.eq(fires & (step.fields.depthwise.further >= chain) if chain else fires)
-        for lane, value in enumerate(sums):
-            settled = delay(m, value, 1, name=f"{name}_sum_{lane}")
-            total = Signal(signed(ACCUMULATOR_BITS), name=f"{name}_total_{lane}", reset_less=True)
-            with m.If(step.valid):
-                m.d.sync += total.eq(Mux(step.clear, 0, total) + settled)
-            totals.append(total)
-        return fired, totals

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from ...golden.numerics.winograd import WEIGHT_BITS, WORD_BITS
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.fabric_multiplier import FabricMultiplier
 from ..parts.pipeline import delay
 from ..parts.sleep import Sleep
+from ..winograd.taps import WinogradTaps
+from ..winograd.totals import WinogradTotals
+from ..winograd.words import TAP_CONTROL
 from .agreement import UNCOUNTED_DELAY, Agreement
 from .engine import ACCUMULATOR_BITS
 from .multipliers import lender_members
@@ -22,6 +26,8 @@ __all__ = ["MacColumn", "column_latency"]
 _LINGERS = 2 * MULTIPLIER_LATENCY
 
 PRODUCT_BITS = 16
+#: Of the factors of Winograd steps.
+FACTORED_BITS = WORD_BITS + WEIGHT_BITS
 
 
 def column_latency(lanes: int) -> int:
@@ -30,7 +36,8 @@ def column_latency(lanes: int) -> int:
 
 
 class MacColumn(wiring.Component):
-    """Add up the products of each word with its weights, one word per cycle, into one accumulator.
+    """Add up the products of each word with its weights, one word per cycle, into one accumulator; or into two, see
+    :class:`~lutterfly.hdl.winograd.totals.WinogradTotals`.
 
     A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
     :func:`lutterfly.golden.engines.mac.specification.accumulate`.
@@ -40,7 +47,9 @@ class MacColumn(wiring.Component):
     lanes : int
         Products per word, a power of two.
     step : StructLayout
-        As the array's steps are; one whose flag ``chain`` is set does not fire.
+        As the array's steps are; one whose flag ``chain`` is set does not fire. If it has a ``phase``, words are those
+        of :class:`~lutterfly.hdl.winograd.words.WinogradWords`, and totals come as much later as
+        :class:`~lutterfly.golden.engines.engine.ArrayWaits` says.
     is_borrowed : bool
         Whether another engine multiplies here.
     is_weighed : bool
@@ -53,9 +62,11 @@ class MacColumn(wiring.Component):
     Members
     -------
     step : In(step)
-    word : In(8 * lanes)
+    word : In(lanes x 8 or 9 bits)
     weights : In(lanes x signed(8))
-        In the cycle of ``word``.
+        In the cycle of ``word``, or a cycle before.
+    control : In(TAP_CONTROL), if there is a ``phase``
+        Of ``weights``.
     products : Out(lanes x signed(16))
         ``MULTIPLIER_LATENCY`` cycles after ``word``.
     borrowed_multipliers : In(borrowed_multipliers of one column), if ``is_borrowed``
@@ -86,49 +97,36 @@ class MacColumn(wiring.Component):
         self.is_weighed = is_weighed
         self.is_binary = is_binary
         self.latency = column_latency(lanes)
+        self.is_winograd = "phase" in step.members
+        self.lane_bits = WORD_BITS if self.is_winograd else 8
         super().__init__(
             {
                 "step": In(step),
-                "word": In(8 * lanes),
+                "word": In(self.lane_bits * lanes),
                 "weights": In(data.ArrayLayout(signed(8), lanes)),
                 "products": Out(data.ArrayLayout(signed(PRODUCT_BITS), lanes)),
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
                 **lender_members(int(is_borrowed), lanes, int(is_weighed)),
                 **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
+                **({"control": In(TAP_CONTROL)} if self.is_winograd else {}),
             }
         )
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        weights = self.weights
+        if self.is_winograd:
+            m.submodules.taps = taps = WinogradTaps(self.lanes)
+            m.d.comb += [taps.control.eq(self.control), taps.weights.eq(self.weights)]
+            weights = taps.taps
 
-        for lane in range(self.lanes):
-            a = self.word.word_select(lane, 8).as_signed()
-            if self.is_binary:
-                # Masked, not chosen: see PairLine.
-                a = (a.as_unsigned() & ~self.binary[lane].replicate(8)).as_signed()
-            if self.is_borrowed:
-                # One of both is zero: nothing is to be chosen.
-                a |= self.borrowed_multipliers.factors[0][lane]
-            b = self.weights[lane]
-            if self.is_weighed:
-                b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
-            kind = Multiplier if self.is_block else FabricMultiplier
-            m.submodules[f"multiplier_{lane}"] = multiplier = kind(a_width=len(a), b_width=len(b))
-            m.d.comb += [
-                multiplier.a.eq(a),
-                multiplier.b.eq(b),
-                self.products[lane].eq(multiplier.product),
-            ]
-            if self.is_borrowed:
-                m.d.comb += self.borrowed_multipliers.products[0][lane].eq(multiplier.product)
-
-        terms, level = list(self.products), 0
+        terms = [self._term(m, lane, weights[lane]) for lane in range(self.lanes)]
+        level, term_bits = 0, FACTORED_BITS if self.is_winograd else PRODUCT_BITS
         if self.is_binary:
             agreement = self._counter(m, platform)
             m.d.comb += [
-                agreement.word.eq(self.word),
-                agreement.weights.eq(self.weights),
+                *self._give(agreement, weights),
                 agreement.uncounted.eq(self.uncounted),
             ]
             # One of both is zero here as well.
@@ -136,13 +134,16 @@ class MacColumn(wiring.Component):
                 terms[lane] = (terms[lane].as_unsigned() | Cat(Const(0, 1), count)).as_signed()
         while len(terms) > 1:
             sums = [
-                Signal(signed(PRODUCT_BITS + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
+                Signal(signed(term_bits + level + 1), name=f"sum_{level}_{pair}", reset_less=True)
                 for pair in range(len(terms) // 2)
             ]
             m.d.sync += [total.eq(terms[2 * pair] + terms[2 * pair + 1]) for pair, total in enumerate(sums)]
             terms, level = sums, level + 1
 
         step = delay(m, self.step, self.latency - 1, name="step")
+        if self.is_winograd:
+            self._elaborate_totals(m, step, terms[0])
+            return m
         fires = step.valid & step.fire
         if "chain" in step.shape().members:
             fires &= ~step.chain
@@ -153,6 +154,47 @@ class MacColumn(wiring.Component):
         m.d.comb += self.total.eq(total)
 
         return m
+
+    def _term(self, m: Module, lane: int, b: Value) -> Value:
+        """A lane's product as it is added up."""
+        a = self.word.word_select(lane, self.lane_bits).as_signed()
+        if self.is_binary:
+            # Masked, not chosen: see PairLine.
+            a = (a.as_unsigned() & ~self.binary[lane].replicate(self.lane_bits)).as_signed()
+        if self.is_borrowed:
+            # One of both is zero: nothing is to be chosen.
+            a |= self.borrowed_multipliers.factors[0][lane]
+        if self.is_weighed:
+            b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
+        kind = Multiplier if self.is_block else FabricMultiplier
+        m.submodules[f"multiplier_{lane}"] = multiplier = kind(a_width=len(a), b_width=len(b))
+        m.d.comb += [
+            multiplier.a.eq(a),
+            multiplier.b.eq(b),
+            self.products[lane].eq(multiplier.product),
+        ]
+        if self.is_borrowed:
+            m.d.comb += self.borrowed_multipliers.products[0][lane].eq(multiplier.product)
+        return multiplier.product[:FACTORED_BITS].as_signed() if self.is_winograd else self.products[lane]
+
+    def _elaborate_totals(self, m: Module, step: data.View, value: Value) -> None:
+        """Both totals, of the sum of a step."""
+        m.submodules.totals = totals = WinogradTotals(
+            step=self.step.shape(), sum_bits=len(value), total_bits=ACCUMULATOR_BITS
+        )
+        m.d.comb += [
+            totals.step.eq(step),
+            totals.sum.eq(value),
+            self.fired.eq(totals.fired),
+            self.total.eq(totals.total),
+        ]
+
+    def _give(self, agreement: Agreement, weights: Value) -> list:
+        """The bits of words and weights that count."""
+        if not self.is_winograd:
+            return [agreement.word.eq(self.word), agreement.weights.eq(weights)]
+        own = [self.word.word_select(lane, self.lane_bits)[:8] for lane in range(self.lanes)]
+        return [agreement.word.eq(Cat(own)), *(agreement.weights[lane].eq(weights[lane]) for lane in range(self.lanes))]
 
     def _counter(self, m: Module, platform) -> Agreement:
         """What counts bits; asleep while no word is binary, when it gives zeros."""

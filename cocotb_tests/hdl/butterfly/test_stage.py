@@ -9,7 +9,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.borrowed_multipliers import BorrowedMultipliers
+from arrays.borrowed_multipliers import BorrowedMultipliers
 from benches.clocking import cycle, start
 from lutterfly.golden.numerics.butterfly import Density
 from lutterfly.golden.numerics.fpc import round_shift

@@ -14,9 +14,10 @@ from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
 from benches.streams import send
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import DEPTHWISE, ENGINES
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, WINOGRAD
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
@@ -35,6 +36,13 @@ CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
         hands_over=True,
     ),
     "tiny, hands over": dataclasses.replace(PRESETS["tiny"], hands_over=True),
+    # Neighbouring results, beside all that the array does else.
+    "pairs": dataclasses.replace(
+        PRESETS["tiny"],
+        array=ArrayConfig(lanes=4, columns=4, requant_lanes=2),
+        engines=PRESETS["tiny"].engines.having(WINOGRAD, WinogradConfig()),
+        hands_over=True,
+    ),
 }
 #: The butterfly of `ecp5-85k` has a column of multipliers of its own, that of "top-down" runs networks, and all engines
 #: of a small core are in test_other_engines.py.

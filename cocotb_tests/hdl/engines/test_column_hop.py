@@ -24,7 +24,7 @@ MOST_ROWS = (1 << next(field.width for field in DEPTHWISE.fields if field.name =
 
 @pytest.mark.parametrize("has_line", [True, False])
 def test_hops(simulate, has_line: bool) -> None:
-    simulate(ColumnHop(lanes=LANES, step=LAYOUT, has_line=has_line), env={"HAS_LINE": str(int(has_line))})
+    simulate(ColumnHop(word_bits=8 * LANES, step=LAYOUT, has_line=has_line), env={"HAS_LINE": str(int(has_line))})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

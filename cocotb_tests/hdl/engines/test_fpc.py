@@ -9,7 +9,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.borrowed_multipliers import BorrowedMultipliers
+from arrays.borrowed_multipliers import BorrowedMultipliers
 from benches.clocking import cycle, start
 from benches.streams import pack
 from lutterfly.golden.engines import FPC
@@ -46,7 +46,8 @@ class Bench:
         self.own, self.lanes = self.config.engines[FPC], self.config.array.lanes
         self.columns = self.component.borrowed_columns
         self.rng = np.random.default_rng(4)
-        self.lent = BorrowedMultipliers(self.lanes, self.component.weight_times)
+        wait = self.config.array_waits.weights
+        self.lent = BorrowedMultipliers(self.lanes, [time + wait for time in self.component.weight_times])
         self.results: list[np.ndarray] = []
         self.fed: list[int] = []
         self.given: list[int] = []

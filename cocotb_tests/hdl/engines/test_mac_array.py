@@ -15,11 +15,12 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
 from benches.streams import pack
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.specification import depthwise
 from lutterfly.golden.engines.mac.specification import mac
 from lutterfly.golden.engines.xnor.specification import agreeing
+from lutterfly.golden.numerics.winograd import INPUTS, TAPS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
@@ -32,6 +33,8 @@ CONFIGS = {
     "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values())),
     # Three chains of two columns, and two columns more.
     "rows": MIXED["rows"],
+    # Neighbouring results, and nothing else.
+    "pairs": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, WINOGRAD)),
 }
 
 
@@ -40,10 +43,11 @@ def test_matches_golden(simulate, name: str) -> None:
     simulate(MacArray(CONFIGS[name]), env={"CONFIG": name})
 
 
-def test_columns_of_look_up_tables_match_golden(simulate) -> None:
-    dut = MacArray(CONFIGS["tiny"])
-    assert dut.columns - dut.weighed_columns == 1
-    simulate(dut, env={"CONFIG": "tiny"}, platform=dataclasses.replace(ASSERTED, fabric_columns=1))
+@pytest.mark.parametrize(("name", "columns"), [("tiny", 1), ("pairs", 2)])
+def test_columns_of_look_up_tables_match_golden(simulate, name: str, columns: int) -> None:
+    dut = MacArray(CONFIGS[name])
+    assert dut.columns - dut.weighed_columns == columns
+    simulate(dut, env={"CONFIG": name}, platform=dataclasses.replace(ASSERTED, fabric_columns=columns))
 
 
 class Bench:
@@ -57,9 +61,10 @@ class Bench:
         self.borrowed_columns, self.weighed_columns = component.borrowed_columns, component.weighed_columns
         self.step_layout, self.selected_layout = (getattr(component, name).shape() for name in ("step", "selected"))
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
-        self.lanes, self.columns, self.taps = array.lanes, array.columns, config.engines[DEPTHWISE].taps
-        self.chains, self.hops = config.engines[DEPTHWISE].chains, config.column_hops
-        self.late = [np.zeros((self.columns, self.lanes), np.int8)] * self.columns
+        self.lanes, self.columns = array.lanes, array.columns
+        self.engines, self.waits = config.engines, config.array_waits
+        self.times, self.latency = component.weight_times or config.column_hops, component.latencies[MAC]
+        self.late = [np.zeros((self.columns, self.lanes), np.int8)] * (max(self.times) + self.waits.weights + 1)
         self.results: list[np.ndarray] = []
         self.cycle = 0
         self.result_cycles: list[int] = []
@@ -86,10 +91,12 @@ class Bench:
     async def feed(self, word: np.ndarray, weights: np.ndarray, step: dict[str, int]) -> None:
         """One cycle; ``weights`` is int8[columns, lanes]."""
         self.late = [weights, *self.late[:-1]]
-        skewed = np.stack([self.late[hops][column] for column, hops in enumerate(self.hops)])
+        skewed = np.stack([self.late[time][column] for column, time in enumerate(self.times)])
         if self.is_binary:
             step = {"keeps": self.all_bytes, "binary": int(self.is_xnor), **step}
-        self.dut.step.value = pack(step, self.step_layout)
+        # What this array has no engine for is 0 in all tests that it is not about.
+        known = {name: value for name, value in step.items() if name in self.step_layout.members}
+        self.dut.step.value = pack(known, self.step_layout)
         self.dut.word.value = int.from_bytes(word.tobytes(), "little")
         self.dut.weights.value = int.from_bytes(skewed.tobytes(), "little")
         await FallingEdge(self.dut.clk)
@@ -100,12 +107,22 @@ class Bench:
         await RisingEdge(self.dut.clk)
         self.cycle += 1
 
+    @property
+    def taps(self) -> int:
+        return self.engines[DEPTHWISE].taps
+
+    @property
+    def chains(self) -> int:
+        return self.engines[DEPTHWISE].chains
+
     def own_fields(self, rows: int, further: int = 0) -> dict[str, dict[str, int]]:
         """What a step says of chains."""
+        if DEPTHWISE not in self.engines:
+            return {}
         return {"depthwise": {"rows": rows, **({"further": further} if self.chains > 1 else {})}}
 
     async def drain(self) -> None:
-        for _ in range(40):
+        for _ in range(50):
             await self.feed(
                 np.zeros(self.lanes, np.int8),
                 np.zeros((self.columns, self.lanes), np.int8),
@@ -189,6 +206,8 @@ def test_golden_chain_is_a_depthwise_convolution(taps: int, stride: int) -> None
 async def chained_columns_make_a_depthwise_convolution(dut, p_stall: float, stride: int) -> None:
     rng, bench = np.random.default_rng(4), Bench(dut)
     await bench.start()
+    if DEPTHWISE not in bench.engines:
+        return
     rows, taps = 3, bench.taps
     image = rng.integers(-128, 128, (9, 11, bench.lanes), dtype=np.int8)
     kernel = rng.integers(-128, 128, (rows, taps, bench.lanes), dtype=np.int8)
@@ -220,6 +239,8 @@ async def chains_side_by_side_have_a_row_each(dut, p_stall: float) -> None:
     """Of the words of an image column each takes its rows; results come in successive cycles."""
     rng, bench = np.random.default_rng(8), Bench(dut)
     await bench.start()
+    if DEPTHWISE not in bench.engines:
+        return
     taps, kernel_rows, expected, fired = bench.taps, 3, [], []
     latency = MacArray(CONFIGS[os.environ["CONFIG"]]).latencies[DEPTHWISE]
     for results in (*range(1, bench.chains + 1), 1):
@@ -244,6 +265,52 @@ async def chains_side_by_side_have_a_row_each(dut, p_stall: float) -> None:
             await bench.feed(image[row, x], weights, step | {"fields": bench.own_fields(rows, results - 1)})
         await bench.drain()
     np.testing.assert_array_equal(bench.results, expected)
+    assert bench.result_cycles == fired
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(p_stall=[0.0, 0.5])
+async def neighbouring_results_are_those_of_a_convolution(dut, p_stall: float) -> None:
+    """Three taps on four inputs; the steps of a window come one after the other. Between them, windows of MAC."""
+    rng, bench = np.random.default_rng(9), Bench(dut)
+    await bench.start()
+    if WINOGRAD not in bench.engines:
+        return
+    expected, fired = [], []
+    latency = MacArray(CONFIGS[os.environ["CONFIG"]]).latencies[WINOGRAD]
+
+    async def window(number: int) -> None:
+        groups, further = int(rng.choice([1, 1, 2, 5])), int(rng.integers(2))
+        inputs = rng.integers(-128, 128, (groups, 4, bench.lanes), dtype=np.int8)
+        taps = rng.integers(-128, 128, (groups, 3, bench.columns, bench.lanes), dtype=np.int8)
+        if number % 5 == 0:
+            inputs, taps = (rng.choice(np.array([-128, 127], np.int8), one.shape) for one in (inputs, taps))
+        words = inputs[:, INPUTS].reshape(-1, bench.lanes)
+        weights = taps[:, TAPS].reshape(-1, bench.columns, bench.lanes)
+        no_step = {"valid": 0, "clear": 1, "fire": 1, "winograd": 1, "fields": {"winograd": {"further": 1}}}
+        while rng.random() < p_stall:
+            await bench.feed(words[0], weights[0], no_step)
+        for index, (word, weight) in enumerate(zip(words, weights, strict=True)):
+            step = {"valid": 1, "clear": index == 0, "fire": index == len(words) - 1, "winograd": 1}
+            await bench.feed(word, weight, step | {"fields": {"winograd": {"further": further}}})
+        for output in range(1 + further):
+            each = zip(inputs[:, output : output + 3].astype(np.int32), taps.astype(np.int32), strict=True)
+            expected.append(sum(np.einsum("tl,tcl->c", own, kernel) for own, kernel in each))
+            fired.append(bench.cycle - 1 + latency + output)
+
+    for _ in range(2):
+        bench.select(winograd=1)
+        await bench.drain()
+        for number in range(40):
+            await window(number)
+        await bench.drain()
+        bench.select(mac=1)
+        word, weights = rng.integers(-128, 128, bench.lanes, dtype=np.int8), bench.late[0]
+        await bench.feed(word, weights, {"valid": 1, "clear": 1, "fire": 1})
+        fired.append(bench.cycle - 1 + bench.latency)
+        expected.append(mac(word[None], weights[None]))
+        await bench.drain()
+    np.testing.assert_array_equal([result[: bench.columns] for result in bench.results], expected)
     assert bench.result_cycles == fired
 
 
@@ -341,7 +408,8 @@ async def multiplies_for_borrowers(dut) -> None:
             dut.borrowed_multipliers__weights.value = bits
             dut.borrowed_multipliers__weighs.value = bench.all_bytes if weighs else 0
         await idle(1)
-        used = np.stack([bench.late[bench.hops[column]][column] for column in range(bench.borrowed_columns)])
+        late = [time + bench.waits.weights for time in bench.times]
+        used = np.stack([bench.late[late[column]][column] for column in range(bench.borrowed_columns)])
         used = used.astype(np.int32)
         used[: len(own) if weighs else 0] = own if weighs else 0
         wanted.append(factors.astype(np.int32) * used)

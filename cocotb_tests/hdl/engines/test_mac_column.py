@@ -4,19 +4,24 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import cocotb
 import numpy as np
 import pytest
 
+from arrays.winograd_steps import CONTROLS, PHASED, WAITS, signed_bits
 from benches.clocking import cycle, start
 from benches.streams import pack
 from lutterfly.golden.engines import MAC
+from lutterfly.golden.engines.winograd.specification import winograd
+from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.agreement import UNCOUNTED_DELAY
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.mac_column import MacColumn, column_latency
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
+from lutterfly.hdl.winograd.words import TAP_CONTROL
 
 LANES = 4
 LATENCY = column_latency(LANES)
@@ -26,12 +31,15 @@ KINDS = {
     "lends": {"is_borrowed": True},
     "lends to weights": {"is_borrowed": True, "is_weighed": True},
     "binary": {"is_binary": True},
+    "winograd": {"step": PHASED},
+    "winograd, lends, binary": {"step": PHASED, "is_borrowed": True, "is_binary": True},
+    "winograd of look-up tables": {"step": PHASED, "is_block": False},
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_accumulates(simulate, kind: str) -> None:
-    simulate(MacColumn(lanes=LANES, step=STEP, **KINDS[kind]), env={"KIND": kind})
+    simulate(MacColumn(**{"lanes": LANES, "step": STEP} | KINDS[kind]), env={"KIND": kind})
 
 
 def packed(array: np.ndarray) -> int:
@@ -43,9 +51,17 @@ class Bench:
 
     def __init__(self, dut):
         self.dut, self.rng = dut, np.random.default_rng(3)
-        self.is_binary = "is_binary" in KINDS[os.environ["KIND"]]
-        self.is_borrowed = "is_borrowed" in KINDS[os.environ["KIND"]]
-        self.is_weighed = "is_weighed" in KINDS[os.environ["KIND"]]
+        kind = KINDS[os.environ["KIND"]]
+        self.is_binary, self.is_borrowed, self.is_weighed = (
+            name in kind for name in ("is_binary", "is_borrowed", "is_weighed")
+        )
+        self.step = kind.get("step", STEP)
+        self.is_winograd = self.step is PHASED
+        self.word_bits = WORD_BITS if self.is_winograd else 8
+        # With WINOGRAD weights come before their words, and totals later.
+        self.early = WAITS.weights if self.is_winograd else 0
+        self.latency = LATENCY + self.early + (WAITS.totals if self.is_winograd else 0)
+        self.waiting = [dict[str, int]() for _ in range(self.early)]
         self.uncounted = [(1 << LANES) - 1] * UNCOUNTED_DELAY
         self.totals: list[int] = []
         self.now, self.due = 0, list[int]()
@@ -54,21 +70,32 @@ class Bench:
         inputs = {"step": 0, "word": 0, "weights": 0}
         inputs |= {"borrowed_multipliers__factors": 0} if self.is_borrowed else {}
         inputs |= {"borrowed_multipliers__weighs": 0} if self.is_weighed else {}
+        inputs |= {"control": 0} if self.is_winograd else {}
         await start(self.dut, inputs | ({"binary": 0, "uncounted": 0} if self.is_binary else {}))
 
-    async def feed(self, word: np.ndarray, weights: np.ndarray, counted: np.ndarray | None = None, **step: int) -> None:
+    def timed(self, inputs: dict[str, int]) -> dict[str, int]:
+        """What the column is given in the cycle of a word's weights."""
+        now = {name: value for name, value in inputs.items() if name in ("weights", "control")}
+        self.waiting.append({name: value for name, value in inputs.items() if name not in now})
+        return now | self.waiting.pop(0)
+
+    async def feed(self, word: np.ndarray, weights: np.ndarray, counted: np.ndarray | None = None, **step: Any) -> None:
         """``counted``: the bytes of a binary word that count, bool[lanes]."""
         flags = (1 << LANES) - 1 if counted is None else sum(int(not one) << lane for lane, one in enumerate(counted))
         self.uncounted.append(flags)
-        inputs = {"step": pack(step, STEP), "word": packed(word), "weights": packed(weights)}
-        late = {"uncounted": self.uncounted.pop(0)} if self.is_binary else {}
-        fired, total = await cycle(self.dut, inputs | late, "fired", "total")
+        inputs = {"step": pack(step, self.step), "word": signed_bits(word, self.word_bits), "weights": packed(weights)}
+        inputs |= {"uncounted": self.uncounted.pop(0)} if self.is_binary else {}
+        if self.is_winograd:
+            wanted = CONTROLS[step["phase"]] if step["valid"] and step.get("winograd") else ()
+            inputs["control"] = pack(dict.fromkeys(wanted, 1), TAP_CONTROL)
+        fired, total = await cycle(self.dut, self.timed(inputs), "fired", "total")
         assert bool(fired) == (self.due[:1] == [self.now]), self.now
         if fired:
             self.due.pop(0)
             self.totals.append(total - (total >> 31 << 32))
         if step["valid"] and step["fire"] and not step.get("chain"):
-            self.due.append(self.now + LATENCY)
+            both = step.get("winograd") and step["fields"]["winograd"]["further"]
+            self.due += [self.now + self.latency + number for number in range(2 if both else 1)]
         self.now += 1
 
     def bytes(self, *shape: int) -> np.ndarray:
@@ -95,6 +122,22 @@ class Bench:
                 total += int((word.astype(np.int64) * weights).sum())
         return [] if chain else [total]
 
+    async def neighbours(self, p_gap: float) -> list[int]:
+        """A window of random groups of words; its totals."""
+        groups, further = int(self.rng.integers(1, 4)), int(self.rng.integers(2))
+        words, weights = (
+            np.full(shape, -128, np.int8) if self.rng.random() < 0.2 else self.bytes(*shape)
+            for shape in [(GROUP * groups, LANES)] * 2
+        )
+        factors = transform_inputs(words.reshape(groups, GROUP, LANES)).reshape(-1, LANES)
+        while self.rng.random() < p_gap:
+            await self.idle(1)
+        for number, (word, weight) in enumerate(zip(factors, weights, strict=True)):
+            flags = {"valid": 1, "clear": int(number < 2), "fire": int(number == len(words) - 1), "winograd": 1}
+            fields = {"winograd": {"further": further}}
+            await self.feed(word, weight, **flags, phase=number % GROUP, fields=fields)
+        return winograd(words, weights[:, None])[: 1 + further, 0].tolist()
+
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 @cocotb.parametrize(p_gap=[0.0, 0.4])
@@ -108,7 +151,11 @@ async def every_window(dut, p_gap: float) -> None:
         for _ in range(60):
             expected += await bench.window(is_binary=is_binary, p_gap=p_gap)
         # It stays while words are under way.
-        await bench.idle(LATENCY + 1)
+        await bench.idle(bench.latency + 1)
+        if bench.is_winograd and not is_binary:
+            for _ in range(60):
+                expected += await bench.neighbours(p_gap)
+            await bench.idle(bench.latency + 2)
     assert bench.totals == expected
 
 
@@ -128,15 +175,15 @@ async def factors_of_somebody_else(dut) -> None:
     names = ["products", *(["borrowed_multipliers__products"] if bench.is_borrowed else [])]
     outputs = []
     for factor, word, weight, other, is_other in zip(factors, words, weights, others, weighs, strict=True):
-        inputs = {"word": packed(word), "weights": packed(weight)}
+        inputs = {"word": signed_bits(word, bench.word_bits), "weights": packed(weight)}
         inputs |= {"borrowed_multipliers__factors": packed(factor)} if bench.is_borrowed else {}
         if bench.is_weighed:
             bits = sum((int(one) & 0x1FF) << 9 * lane for lane, one in enumerate(other))
             every = (1 << LANES) - 1
             inputs |= {"borrowed_multipliers__weights": bits, "borrowed_multipliers__weighs": every * int(is_other)}
-        outputs.append(await cycle(dut, inputs, *names))
+        outputs.append(await cycle(dut, bench.timed(inputs), *names))
     width = 25 if bench.is_weighed else 24
-    for number, (own, *lent) in enumerate(outputs[MULTIPLIER_LATENCY:]):
+    for number, (own, *lent) in enumerate(outputs[MULTIPLIER_LATENCY + bench.early :]):
         used = others[number] if weighs[number] else weights[number]
         products = (factors[number].astype(np.int64) + words[number]) * used
         assert own == packed(products.astype(np.int16)), number

@@ -72,9 +72,12 @@ NEIGHBOURS = {
     "stage": ("butterfly",),
     "stage_sum": ("butterfly",),
     "store_beats": ("dma_store",),
+    "taps": ("mac_column", "mac_array"),
     "tokens": ("queue",),
+    "totals": ("mac_column", "mac_array"),
     "top_axi": ("core", "cores"),
     "windows": ("compute",),
+    "words": ("mac_array",),
     "write_back": ("compute",),
 }
 #: What runs the whole core, for the mutants that nothing nearer notices.

@@ -78,7 +78,7 @@ def _totals(tile: TileWindows) -> Int32:
 def _latency(config: Config, command: Command) -> int:
     """Multiply, add from column to column, settle and accumulate; and choose between chains."""
     own = config.engines[DEPTHWISE]
-    return MULTIPLIER_LATENCY + own.taps + 2 + (own.chains > 1)
+    return config.array_waits.words + MULTIPLIER_LATENCY + own.taps + 2 + (own.chains > 1)
 
 
 def _most_further(config: Config) -> int:

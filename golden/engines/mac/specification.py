@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from ...config import Config
 from ..issue import Issue
-from ..specification import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
+from ..specification import Command, EngineSpecification, Int8, Int32, Int64, TileWindows, any_steps, require_words
 from . import MAC
 
 #: From a product's operands to the product.
@@ -60,11 +63,17 @@ def mac(words: Int8, weights: Int8) -> Int32:
     """
     words, weights = np.asarray(words), np.asarray(weights)
     require_words(words, weights)
+    return products(words, weights).astype(np.int32)
+
+
+def products(words: npt.NDArray[np.signedinteger[Any]], weights: npt.NDArray[np.signedinteger[Any]]) -> Int64:
+    """Sums of products int64[..., columns] of words int[..., steps, lanes] and weights int[steps, columns, lanes]."""
     steps, columns, lanes = weights.shape
     rows = words.reshape(-1, steps * lanes).astype(np.float64)
     matrix = weights.transpose(0, 2, 1).reshape(steps * lanes, columns).astype(np.float64)
-    # Exact: 4095 steps of 64 lanes add up to less than 2**33, and float64 is exact below 2**53. BLAS makes it fast.
-    return (rows @ matrix).astype(np.int64).astype(np.int32).reshape(*words.shape[:-2], columns)
+    # Exact: 4095 steps of 64 lanes, of 9 bits by 10, add up to less than 2**36, and float64 is exact below 2**53. BLAS
+    # makes it fast.
+    return (rows @ matrix).astype(np.int64).reshape(*words.shape[:-2], columns)
 
 
 def _totals(windows: TileWindows) -> Int32:
@@ -73,8 +82,8 @@ def _totals(windows: TileWindows) -> Int32:
 
 def _latency(config: Config, command: Command) -> int:
     """Multiply, one cycle for each level of the adder tree, accumulate; and the way to the farthest column."""
-    tree_levels = config.array.lanes.bit_length() - 1
-    return MULTIPLIER_LATENCY + tree_levels + 1 + max(config.column_hops)
+    tree_levels, waits = config.array.lanes.bit_length() - 1, config.array_waits
+    return waits.words + MULTIPLIER_LATENCY + tree_levels + 1 + waits.totals + max(config.column_hops)
 
 
 SPECIFICATION = EngineSpecification(
