@@ -64,8 +64,8 @@ class Operation(ABC):
         How the input is read, for people.
     macs_at_once : int
         Multiply-accumulates in the place of one multiplier.
-    pixels : int
-        Neighbouring pixels of a row of the output that one window computes.
+    pixels, along : int
+        Neighbouring pixels of the output that one window computes: 1 those of a row, 0 those of a column.
     reads_own_channels : bool
         Whether output channels are computed from the same channels of the input alone.
     connectivity : Connectivity
@@ -75,6 +75,7 @@ class Operation(ABC):
     tiles: int = 1
     macs_at_once: int = 1
     pixels: int = 1
+    along: int = 1
     reads_own_channels: bool = False
     connectivity = Connectivity()
     tile_channels: int

@@ -34,6 +34,7 @@ from ..steps.windows import places, tap_offsets
 from .array_operation import COMMAND_COST
 from .average import products
 from .convolution import ConvolutionOperation
+from .neighbours.winograd import winograd_operations
 
 
 class WideConvolutionOperation(ConvolutionOperation):
@@ -157,9 +158,11 @@ def make_convolution(
     network: Network, index: int, sources: tuple[Storage, ...], target: Storage
 ) -> ConvolutionOperation:
     """The operation of a convolution that takes the fewest cycles: with a window for each pixel, or for several."""
-    narrow = ConvolutionOperation(network, index, sources, target)
-    choices = _wide(network, index, sources, target) if network.has_wide_windows else ()
-    return min((narrow, *choices), key=lambda operation: _cost(operation, target))
+    choices = [ConvolutionOperation(network, index, sources, target)]
+    if network.has_wide_windows:
+        choices += _wide(network, index, sources, target)
+        choices += winograd_operations(network, index, sources, target)
+    return min(choices, key=lambda operation: _cost(operation, target))
 
 
 def _wide(
@@ -177,11 +180,14 @@ def _wide(
 
 def _cost(operation: ConvolutionOperation, target: Storage) -> int:
     """Cycles of all commands of an output, if it is computed as a whole."""
-    least = command_cycles(operation.config)
-    left = target.width % operation.pixels
-    widths = [width for width in (target.width - left, left) if width]
-    of_commands = (operation.cycles(target.height, width, range(operation.tiles)) for width in widths)
-    return sum(max(cycles, least) + COMMAND_COST for cycles in of_commands)
+    least, along = command_cycles(operation.config), operation.along
+    sizes = [target.height, target.width]
+    left = sizes[along] % operation.pixels
+    cost = 0
+    for part in filter(None, (sizes[along] - left, left)):
+        sizes[along] = part
+        cost += max(operation.cycles(*sizes, range(operation.tiles)), least) + COMMAND_COST
+    return cost
 
 
 def _takes(network: Network, layer: Layer) -> bool:

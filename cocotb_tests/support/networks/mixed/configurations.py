@@ -10,7 +10,7 @@ import numpy as np
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, XNOR
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, WINOGRAD, XNOR
 from lutterfly.golden.engines.add.configuration import AddConfig
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
@@ -132,7 +132,7 @@ def _draw(rng: np.random.Generator) -> Config:
     width = power(3, 6)
     stages = width.bit_length() - 1
     skips = tuple((int(first), stages - 1) for first in rng.choice(stages, int(rng.integers(0, 3)), replace=False))
-    others = [engine for engine in ENGINES.values() if engine is not MAC and rng.random() < 0.7]
+    others = [engine for engine in ENGINES.values() if engine not in (MAC, WINOGRAD) and rng.random() < 0.7]
     array = ArrayConfig(power(2, 5), columns, int(rng.choice([1, 2, 4, 8])))
     memory = MemoryConfig(power(12, 15), power(13, 16), power(11, 14), power(1, 3), power(9, 11))
     axi = AxiConfig(int(rng.choice([32, 64, 128])), int(rng.integers(1, 17)))
@@ -141,5 +141,8 @@ def _draw(rng: np.random.Generator) -> Config:
         ADD: AddConfig(power(0, 3)),
         FPC: FpcConfig(width, str(rng.choice(["bottom-up", "top-down"])), skips=skips, own_words=power(4, 7)),
     }
+    resident, hands_over = power(2, 6), bool(rng.integers(2))
+    # Drawn last: what is drawn before is as it was.
+    others += [WINOGRAD] if rng.random() < 0.7 else []
     engines = EngineConfigs({engine: own.get(engine, engine.configuration()) for engine in (MAC, *others)})
-    return Config(array, memory, axi, engines, resident_commands=power(2, 6), hands_over=bool(rng.integers(2)))
+    return Config(array, memory, axi, engines, resident_commands=resident, hands_over=hands_over)

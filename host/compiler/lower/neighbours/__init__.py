@@ -1,0 +1,1 @@
+"""Lowerings whose windows compute neighbouring pixels."""
