@@ -33,6 +33,10 @@ def burst_layout() -> data.StructLayout:
     )
 
 
+#: So many words, or fewer, would leave most of a block RAM empty, however wide they are: they are in the fabric.
+FEW_WORDS = 64
+
+
 class Ring(wiring.Component):
     """Hold commands of one queue, and hand them out in words, one each cycle.
 
@@ -91,7 +95,7 @@ class Ring(wiring.Component):
         depth = self.config.resident_commands * command_words
         # Positions count words; the top bit tells a full ring from an empty one.
         requested, written, read = (Signal(range(2 * depth), name=name) for name in ("requested", "written", "read"))
-        m.submodules.storage = storage = Ram(width=self.data_bits, depth=depth)
+        m.submodules.storage = storage = Ram(width=self.data_bits, depth=depth, is_block=depth > FEW_WORDS)
         m.d.comb += [
             storage.write_enable.eq(self.word_valid),
             storage.write_address.eq(written),

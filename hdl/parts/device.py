@@ -36,6 +36,8 @@ class Ram(wiring.Component):
         Words.
     granularity : int or None
         Bits that one write enable covers; a divisor of ``width``, by default all of it.
+    is_block : bool
+        In block RAM, if synthesis finds that it is worth one; else in the fabric, as distributed RAM.
 
     Members
     -------
@@ -51,13 +53,14 @@ class Ram(wiring.Component):
         If ``granularity`` does not divide ``width``.
     """
 
-    def __init__(self, *, width: int, depth: int, granularity: int | None = None):
+    def __init__(self, *, width: int, depth: int, granularity: int | None = None, is_block: bool = True):
         granularity = width if granularity is None else granularity
         if granularity < 1 or width % granularity:
             raise ValueError(f"granularity must be a divisor of width ({width} bits), not {granularity}")
         self.width = width
         self.depth = depth
         self.granularity = granularity
+        self.is_block = is_block
         super().__init__(
             {
                 "read_address": In(ceil_log2(depth)),
@@ -73,7 +76,10 @@ class Ram(wiring.Component):
         # Without the attribute Yosys guards against the collision that the contract rules out, with logic after the
         # output.
         m.submodules.storage = storage = memory.Memory(
-            shape=unsigned(self.width), depth=self.depth, init=[], attrs={"no_rw_check": 1}
+            shape=unsigned(self.width),
+            depth=self.depth,
+            init=[],
+            attrs={"no_rw_check": 1, **({} if self.is_block else {"ram_style": "distributed"})},
         )
         write = storage.write_port(granularity=self.granularity)
         read = storage.read_port()

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -15,6 +16,7 @@ from benches.streams import pack, receive
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.ring import Ring, burst_layout, program_layout
+from lutterfly.hdl.parts.verilog import to_verilog
 
 START = 64
 #: Cycles from a burst to its first word, at least: a bus takes longer.
@@ -24,6 +26,13 @@ _LATENCY = 3
 @pytest.mark.parametrize("preset", ["tiny", "large"])
 def test_ring(simulate, preset: str) -> None:
     simulate(Ring(PRESETS[preset]), env={"PRESET": preset})
+
+
+@pytest.mark.parametrize(("resident", "is_block"), [(16, False), (32, True)])
+def test_a_short_ring_takes_no_block_ram(resident: int, is_block: bool) -> None:
+    """Of words of 16 bytes, four a command: in a block RAM they would be an eighth of what four hold."""
+    config = dataclasses.replace(PRESETS["large"], resident_commands=resident)
+    assert ('ram_style = "distributed"' in to_verilog(Ring(config), name="ring")) != is_block
 
 
 async def memory(
