@@ -26,10 +26,12 @@ from networks.generated import Generated, Limits
 from oracles.exactness import assert_exact, assert_right, needs_reference
 from oracles.execution import differing_bytes
 from oracles.kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
+from quantised import three_taps
 
 pytestmark = needs_reference
 
-CORES = ("tiny", "ecp5-85k")
+#: Two presets, and a core that computes two results of three taps at a time.
+CORES = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {"pairs": three_taps.CORES[1]}
 
 
 def assume_a_reference(network: Generated) -> None:
@@ -47,9 +49,9 @@ def check(network: Generated, name: str) -> None:
         assert_exact(network.model, network.feeds(0))
 
 
-def check_on_the_core(model: bytes, preset: str) -> None:
+def check_on_the_core(model: bytes, name: str) -> None:
     """No byte of any quantised tensor differs on the golden machine and on the simulated core, and cycles are right."""
-    assert_right(verify(model, PRESETS[preset], samples=1))
+    assert_right(verify(model, CORES[name], samples=1))
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
@@ -75,32 +77,32 @@ def test_many_networks(network: Generated):
     check(network, "larger_network")
 
 
-@pytest.mark.parametrize("preset", CORES)
+@pytest.mark.parametrize("name", CORES)
 @given(network=networks(), order=st.sampled_from(ORDERS))
 @settings(PATIENT, max_examples=25, derandomize=True)
-def test_programs_of_networks(preset: str, network: Generated, order: str):
-    graph, config = import_model(network.model), PRESETS[preset]
-    with kept(network, f"program_{preset}"):
+def test_programs_of_networks(name: str, network: Generated, order: str):
+    graph, config = import_model(network.model), CORES[name]
+    with kept(network, f"program_{name}"):
         assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
 
 
-@pytest.mark.parametrize("preset", CORES)
+@pytest.mark.parametrize("name", CORES)
 @given(network=networks())
 @settings(PATIENT, max_examples=10, derandomize=True)
-def test_networks_on_the_core(preset: str, network: Generated):
+def test_networks_on_the_core(name: str, network: Generated):
     assume_a_reference(network)
-    with kept(network, f"core_{preset}"):
-        check_on_the_core(network.model, preset)
+    with kept(network, f"core_{name}"):
+        check_on_the_core(network.model, name)
 
 
 @pytest.mark.regress
-@pytest.mark.parametrize("preset", CORES)
+@pytest.mark.parametrize("name", CORES)
 @given(network=networks(most=6))
 @settings(PATIENT, max_examples=300)
-def test_many_networks_on_the_core(preset: str, network: Generated):
+def test_many_networks_on_the_core(name: str, network: Generated):
     assume_a_reference(network)
-    with kept(network, f"core_{preset}"):
-        check_on_the_core(network.model, preset)
+    with kept(network, f"core_{name}"):
+        check_on_the_core(network.model, name)
 
 
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.onnx")), ids=lambda path: path.stem)
@@ -113,7 +115,7 @@ def test_networks_that_once_failed(path: Path):
         codes = rng.integers(-128, 128, shape)
         feeds[value.name] = codes.astype(np.int8).view(dtype) if dtype.itemsize == 1 else codes.astype(dtype)
     assert_exact(path.read_bytes(), feeds, covered=False)
-    configs = [PRESETS[preset] for preset in CORES]
+    configs = [*CORES.values()]
     configs += [Config.from_json(entry.value) for entry in model.metadata_props if entry.key == CONFIG_KEY]
     for config in configs:
         assert_right(verify(path.read_bytes(), config, samples=1))

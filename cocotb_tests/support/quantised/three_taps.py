@@ -21,6 +21,8 @@ def with_winograd(config: Config) -> Config:
 
 #: Results of a window take four cycles, four, and two.
 ARRAYS = tuple(map(with_winograd, (array(16, 16, 8), array(4, 4, 2), array(8, 4, 4))))
+#: Those that are simulated.
+CORES = (ARRAYS[1], dataclasses.replace(ARRAYS[2], hands_over=True))
 
 
 def window_of(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:

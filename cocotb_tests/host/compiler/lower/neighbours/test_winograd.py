@@ -27,7 +27,7 @@ from oracles.execution import differing_bytes
 from oracles.measured import measure
 from quantised.few_outputs import array, name_of, planned
 from quantised.graphs import GraphMaker
-from quantised.three_taps import ARRAYS, three_taps, with_winograd
+from quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
@@ -210,7 +210,7 @@ def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -
     assert single > 10
 
 
-@pytest.mark.parametrize("config", [ARRAYS[1], dataclasses.replace(ARRAYS[2], hands_over=True)], ids=name_of)
+@pytest.mark.parametrize("config", CORES, ids=name_of)
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 80), marks=pytest.mark.regress)], ids=str)
 def test_bytes_and_cycles_on_the_core(config: Config, seeds: range, always: None) -> None:
     count = 0
