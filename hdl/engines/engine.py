@@ -101,8 +101,8 @@ class EngineComponent(wiring.Component):
     flags : dict of str to Engine
         Bits of its step that say that the step is one of that code.
     weight_times : list of int or None
-        For each column of weights, cycles from an activation word to the word of weights that belongs to it; None for j
-        cycles in column j.
+        For each column of weights, cycles from an activation word to the factors that are multiplied by the word of
+        weights that belongs to it; None for j cycles in column j.
     memory : LocalMemory or None
         One of its own, which a LOAD writes through the member ``write``.
     finishes : tuple of FinishComponent classes

@@ -58,8 +58,7 @@ class FastPointwise(EngineComponent):
         self.butterfly = Butterfly(self.own.pattern, lanes=self.lanes, borrowed=self.borrowed_columns)
         self.latencies = {FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]
-        of_array, self.own_times = times[: config.array.columns], times[config.array.columns :]
-        self.weight_times = [time - config.array_waits.weights for time in of_array]
+        self.weight_times, self.own_times = times[: config.array.columns], times[config.array.columns :]
         members = engine_members(config, self.latencies)
         super().__init__({**members, **borrower_members(self.borrowed_columns, self.lanes), **self._write_member()})
 

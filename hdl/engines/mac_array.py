@@ -67,7 +67,7 @@ class MacArray(EngineComponent):
         if self.is_winograd:
             self.latencies[WINOGRAD] = self.latencies[MAC]
             self.flags["winograd"] = WINOGRAD
-            self.weight_times = [self.waits.words - self.waits.weights + hops for hops in self.hops]
+            self.weight_times = [self.waits.words + hops for hops in self.hops]
         self.is_chained = DEPTHWISE in config.engines
         self.taps = config.engines[DEPTHWISE].taps if self.is_chained else 0
         self.chains = config.engines[DEPTHWISE].chains if self.is_chained else 0

@@ -30,7 +30,7 @@ class WeightMemory(wiring.Component):
     config : Config
     times : mapping of str to sequence of int
         Engines, by name, that want weights at times of their own. For the first columns, each greater than the one
-        before: cycles from a word's address to that of the column.
+        before: cycles from a word's address to that of the column, and those that its weights wait in the column.
 
     Members
     -------
@@ -96,7 +96,8 @@ class WeightMemory(wiring.Component):
 
     def _waits(self, times: Sequence[int]) -> list[int]:
         """Cycles that an address waits in front of each column, beside the hop to it."""
-        waits = [*times[:1]] + [
+        # What a column does to its weights takes its time.
+        waits = [time - self.config.array_waits.weights for time in times[:1]] + [
             times[index] - times[self.config.column_before(index)] - 1 for index in range(1, len(times))
         ]
         assert all(wait >= 0 for wait in waits), "columns are wanted one after the other"

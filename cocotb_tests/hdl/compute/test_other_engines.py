@@ -14,10 +14,11 @@ import pytest
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, WINOGRAD, XNOR
 from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.parts.verilog import to_verilog
@@ -25,7 +26,9 @@ from toys.toy_borrower import WEIGHTED, add_borrower
 from toys.toy_engine import MINIMUM, add_toy
 
 #: All engines there are, FPC for as many channels as there are columns.
-TINY = dataclasses.replace(PRESETS["tiny"], engines=PRESETS["tiny"].engines.having(FPC, FpcConfig(2)))
+TINY = dataclasses.replace(
+    PRESETS["tiny"], engines=PRESETS["tiny"].engines.having(FPC, FpcConfig(2)).having(WINOGRAD, WinogradConfig())
+)
 
 
 #: What stays out of the hardware with an engine: names of modules, ports and signals, as regular expressions.
@@ -37,6 +40,7 @@ TRACES = {
     ADD: ("add_sum", "operand", "is_add_sum", r"fields\w*\.add\.add_table", "add_table_write"),
     BINARY_MAXIMUM: ("binary_maximum", "by_bit"),
     MULTIPLY: ("multiply", "weighs", r"fields\w*\.multiply"),
+    WINOGRAD: ("winograd", "^taps", "^control", "phase"),
 }
 
 
@@ -85,7 +89,7 @@ async def every_engine_of_the_configuration(dut) -> None:
     # The simulator is a process of its own.
     add_toy(pytest.MonkeyPatch())
     add_borrower(pytest.MonkeyPatch())
-    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(0)
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(1)
     scenario = random_scenario(config, rng, 80)
     assert {command["engine"] for command in scenario.commands} == set(config.engines)
     # Finishes that are chosen: all that there are.

@@ -46,8 +46,7 @@ class Bench:
         self.own, self.lanes = self.config.engines[FPC], self.config.array.lanes
         self.columns = self.component.borrowed_columns
         self.rng = np.random.default_rng(4)
-        wait = self.config.array_waits.weights
-        self.lent = BorrowedMultipliers(self.lanes, [time + wait for time in self.component.weight_times])
+        self.lent = BorrowedMultipliers(self.lanes, self.component.weight_times)
         self.results: list[np.ndarray] = []
         self.fed: list[int] = []
         self.given: list[int] = []

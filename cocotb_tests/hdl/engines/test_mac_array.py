@@ -63,7 +63,8 @@ class Bench:
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
         self.lanes, self.columns = array.lanes, array.columns
         self.engines, self.waits = config.engines, config.array_waits
-        self.times, self.latency = component.weight_times or config.column_hops, component.latencies[MAC]
+        self.latency = component.latencies[MAC]
+        self.times = [time - self.waits.weights for time in component.weight_times or config.column_hops]
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * (max(self.times) + self.waits.weights + 1)
         self.results: list[np.ndarray] = []
         self.cycle = 0

@@ -37,7 +37,7 @@ from lutterfly.host.graph import MaxPool, Tensor
 
 Int8 = npt.NDArray[np.int8]
 
-WEIGHTED = Engine(8, "WEIGHTED", configuration=EngineConfig)
+WEIGHTED = Engine(10, "WEIGHTED", configuration=EngineConfig)
 COLUMNS = 2
 #: From a word to the weights of each column.
 TIMES = (4, 7)
