@@ -13,7 +13,7 @@ from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.passes import PASSES, run
-from lutterfly.host.graph import Graph, Window
+from lutterfly.host.graph import Convolution, Graph, Window
 from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
@@ -67,9 +67,16 @@ def neighbours(seed: int, columns: int, *, most: int = 14) -> Graph:
         name = maker.depthwise(name, Window((3, 3), pads=(1, 1, 1, 1)))
     window, outputs = window_of(rng, maker.graph.tensors[name].shape), int(rng.integers(1, columns // 2 + 1))
     name = maker.convolution(name, outputs, window, table=bool(rng.integers(2)))
+    return followed(rng, maker, name, Window((1, 3), pads=(0, 1, 0, 1)))
+
+
+def followed(rng: np.random.Generator, maker: GraphMaker, name: str, beside: Window) -> Graph:
+    """What ends in a tensor and perhaps in a layer of another kind; a convolution that is added to it has the window
+    ``beside``."""
+    outputs = maker.graph.tensors[name].shape[2]
     behind = rng.choice(["", "add", "pool", "concat", "slice", "depthwise", "convolution", "product"])
     if behind == "add":
-        name = maker.add(name, maker.convolution(name, outputs, Window((1, 3), pads=(0, 1, 0, 1))))
+        name = maker.add(name, maker.convolution(name, outputs, beside))
     elif behind == "pool":
         return maker.finish(maker.max_pool(name, Window((2, 3), pads=(1, 1, 1, 1))), name)
     elif behind == "concat":
@@ -84,6 +91,14 @@ def neighbours(seed: int, columns: int, *, most: int = 14) -> Graph:
     elif behind == "product":
         name = maker.multiply(name, maker.convolution(name, outputs, Window((1, 1))))
     return maker.finish(name)
+
+
+def without_zeros(graph: Graph) -> Graph:
+    """The same with every connection of its convolutions on."""
+    for layer in graph.layers:
+        if isinstance(layer, Convolution):
+            layer.weights[layer.weights == 0] = 1
+    return graph
 
 
 def planned(graph: Graph, config: Config, *, wide: bool = True) -> Plan:

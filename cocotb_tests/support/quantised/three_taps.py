@@ -10,7 +10,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import WINOGRAD
 from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.host.graph import Graph, Window
-from quantised.few_outputs import array
+from quantised.few_outputs import array, followed
 from quantised.graphs import GraphMaker
 
 
@@ -67,19 +67,4 @@ def three_taps(seed: int, columns: int, *, most: int = 14, channels: int = 40) -
         weights[..., : int(rng.integers(weights.shape[3] + 1))] = 0
     elif rng.random() < 0.2:
         weights[:] = rng.choice(np.array([-128, 127], np.int8), weights.shape)
-    behind = rng.choice(["", "add", "pool", "concat", "slice", "depthwise", "convolution", "product"])
-    if behind == "add":
-        name = maker.add(name, maker.convolution(name, outputs, Window((3, 3), pads=(1, 1, 1, 1))))
-    elif behind == "pool":
-        return maker.finish(maker.max_pool(name, Window((2, 3), pads=(1, 1, 1, 1))), name)
-    elif behind == "concat":
-        name = maker.concat(name, maker.convolution(name, 5, Window((3, 1), pads=(1, 0, 1, 0))), tables=True)
-    elif behind == "slice":
-        name = maker.slice(name, 0, max(outputs // 2, 1))
-    elif behind == "depthwise":
-        name = maker.depthwise(name, Window((3, 3), (1, 2), pads=(1, 1, 1, 1)))
-    elif behind == "convolution":
-        name = maker.convolution(name, int(rng.integers(1, 20)), Window((3, 3), pads=(1, 1, 1, 1)))
-    elif behind == "product":
-        name = maker.multiply(name, maker.convolution(name, outputs, Window((1, 1))))
-    return maker.finish(name)
+    return followed(rng, maker, name, Window((3, 3), pads=(1, 1, 1, 1)))

@@ -79,7 +79,6 @@ class WinogradOperation(ConvolutionOperation):
         """One for all tiles: the groups of words in which any of them has a weight."""
         lanes, (_, across, _, channels) = self.config.array.lanes, self.taps.shape
         every = np.stack(np.meshgrid(range(across), range(0, channels, lanes), indexing="ij"), axis=-1).reshape(-1, 2)
-        self._every_group = len(every)
         live = [self.taps[:, row, :, first : first + lanes].any() for row, first in every]
         self.places = every[live] if any(live) else every[:1]
         return [Run(range(self.tiles), 0, 0, self._starts(winograd.OUTPUTS))]
@@ -138,7 +137,7 @@ class WinogradOperation(ConvolutionOperation):
                 is_shared=False,
                 table=only_table(job),
             ),
-            entry=self._distinct_lists[step_list(self._starts(outputs)).image],
+            entry=(winograd.OUTPUTS - outputs) * len(self.runs[0].starts),
         )
         fields["weight"] = job.addresses[LocalMemory.WEIGHT]
         if outputs > 1:
@@ -154,7 +153,8 @@ class WinogradOperation(ConvolutionOperation):
     @cached_property
     def _dense_steps(self) -> int:
         """Words of a window if no connection were off."""
-        return self._every_group * winograd.GROUP
+        _, across, _, channels = self.taps.shape
+        return across * -(-channels // self.config.array.lanes) * winograd.GROUP
 
     @property
     def _groups(self) -> int:
@@ -180,7 +180,6 @@ class WinogradOperation(ConvolutionOperation):
         return (
             most <= winograd.MOST_TOTAL
             and specification(WINOGRAD).is_legal(fields, self.config)
-            and steps <= self.config.memory.list_entries
             and is_roomy(self.config, len(self._distinct_lists) * steps, steps)
         )
 

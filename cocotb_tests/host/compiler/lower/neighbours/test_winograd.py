@@ -21,11 +21,11 @@ from lutterfly.host.compiler.lower import wide_windows
 from lutterfly.host.compiler.lower.convolution import ConvolutionOperation
 from lutterfly.host.compiler.lower.neighbours import winograd
 from lutterfly.host.compiler.lower.neighbours.winograd import WinogradOperation
-from lutterfly.host.graph import Convolution, Window
+from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
 from oracles.execution import differing_bytes
 from oracles.measured import measure
-from quantised.few_outputs import array, name_of, planned
+from quantised.few_outputs import array, name_of, planned, without_zeros
 from quantised.graphs import GraphMaker
 from quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
 
@@ -168,10 +168,7 @@ def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(always: None
     rng, config, parts = np.random.default_rng(0), ARRAYS[2], 0
     addresses = dict.fromkeys(memories(config), 0)
     for seed in range(40):
-        graph = three_taps(seed, config.array.columns)
-        for layer in graph.layers:
-            if isinstance(layer, Convolution):
-                layer.weights[layer.weights == 0] = 1
+        graph = without_zeros(three_taps(seed, config.array.columns))
         plan = planned(graph, config)
         for operation in of_plan(plan):
             index, sources, target = operation.index, operation.sources, operation.target
@@ -193,10 +190,7 @@ def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -
     """Else it could lie beyond the memory: so would the last input of a single output."""
     config, single = ARRAYS[1], 0
     for seed in range(40):
-        graph = three_taps(seed, config.array.columns)
-        for layer in graph.layers:
-            if isinstance(layer, Convolution):
-                layer.weights[layer.weights == 0] = 1
+        graph = without_zeros(three_taps(seed, config.array.columns))
         plan = planned(graph, config)
         lists = plan.images.get(LocalMemory.LIST, b"")
         for operation in of_plan(plan):
