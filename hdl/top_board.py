@@ -9,6 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
+from .parts.pumped_multipliers import DOUBLE
+
 __all__ = ["RESET_CYCLES", "TopBoard"]
 
 #: For so many clocks after the PLL has locked everything is still in reset.
@@ -23,7 +25,7 @@ class TopBoard(wiring.Component):
     core : wiring.Component
         With the members ``rx``, ``tx``, ``busy`` and ``error``, as ``TopUart`` has them.
     pll : wiring.Component
-        With the members of :class:`~lutterfly.hdl.parts.pll.Pll`.
+        With the members of :class:`~lutterfly.hdl.parts.pll.Pll`; with two clocks, the core may use both.
     has_error : bool
         Whether the board has a light for errors.
     inverted : collection of str
@@ -71,6 +73,9 @@ class TopBoard(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.domains.sync = ClockDomain(local=True)
+        if "clock_double" in self.pll.signature.members:
+            m.domains += ClockDomain(DOUBLE, local=True, reset_less=True)
+            m.d.comb += ClockSignal(DOUBLE).eq(self.pll.clock_double)
         m.submodules.pll = self.pll
         m.submodules.reset = ResetSynchronizer(~self.pll.locked, stages=RESET_CYCLES)
         m.submodules.core = self.core

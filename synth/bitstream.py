@@ -68,11 +68,11 @@ def board_device(board: Board) -> Device:
     )
 
 
-def top_of(board: Board, core: wiring.Component) -> TopBoard:
-    """The board's top with ``core`` in it, which has a serial port."""
+def top_of(board: Board, core: wiring.Component, *, is_pumped: bool = False) -> TopBoard:
+    """The board's top with ``core`` in it, which has a serial port; with two clocks, if its array ``is_pumped``."""
     return TopBoard(
         core,
-        Pll(Dividers.find(board.oscillator_hz, board.core_hz)),
+        Pll(Dividers.find(board.oscillator_hz, board.core_hz, is_doubled=is_pumped), is_doubled=is_pumped),
         has_error=board.error is not None,
         inverted=[name for name, pin in board.pins.items() if pin.is_inverted],
         held=[held.level for held in board.held],
@@ -86,7 +86,7 @@ def build(
     folder: Path,
     seeds: Sequence[int],
     progress: Callable[[str], None] = lambda text: None,
-    fabric_columns: int = 0,
+    is_pumped: bool = False,
 ) -> Built:
     """Build a bitstream; place and route runs with one seed after the other until the board's clock is met.
 
@@ -101,8 +101,8 @@ def build(
         To try, in this order.
     progress : callable
         Is told what begins.
-    fabric_columns : int
-        Columns of the core's array whose multipliers are look-up tables (:mod:`.fabric`).
+    is_pumped : bool
+        Whether multipliers of the core's array work twice a cycle (:mod:`.pumped`).
 
     Raises
     ------
@@ -117,8 +117,8 @@ def build(
         raise ValueError("seeds must be at least one number, not none")
     tools.check_tools()
     device = board_device(board)
-    platform = dataclasses.replace(ECP5, fabric_columns=fabric_columns)
-    flow.map_design(top_of(board, core), folder, device, progress, platform=platform)
+    platform = dataclasses.replace(ECP5, is_pumped=is_pumped)
+    flow.map_design(top_of(board, core, is_pumped=is_pumped), folder, device, progress, platform=platform)
     (folder / "top.lpf").write_text(constraints(board, margin=MARGIN))
     placements: list[Placement] = []
     for seed in seeds:

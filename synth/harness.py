@@ -6,7 +6,11 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-__all__ = ["Harness"]
+from ..hdl.parts.platforms import Platform
+from ..hdl.parts.pumped_multipliers import DOUBLE
+from .device import Device
+
+__all__ = ["Harness", "constraints"]
 
 #: Inputs of one exclusive-or: one LUT.
 _FAN_IN = 4
@@ -64,6 +68,11 @@ class Harness(wiring.Component):
             level = folded
         m.d.comb += self.folded.eq(level)
         return m
+
+
+def constraints(device: Device, platform: Platform) -> str:
+    """What nextpnr is told of a harness (LPF): of a clock that is twice as fast. Pins go anywhere."""
+    return f'FREQUENCY PORT "{DOUBLE}_clk" {2 * device.aim_mhz:.3f} MHZ;\n' if platform.is_pumped else ""
 
 
 def _level_widths(width: int) -> list[int]:

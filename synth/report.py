@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from ..hdl.parts.pumped_multipliers import DOUBLE
 from .device import Device
 
+_NS = 1000.0
 #: nextpnr's names of what is counted. Carry chains and distributed RAM are look-up tables too.
 _CELLS = {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", "bram": "DP16KD"}
 
@@ -20,7 +22,7 @@ class ReportError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class CriticalPath:
-    """The slowest path from register to register.
+    """The path from register to register that limits the clock.
 
     Attributes
     ----------
@@ -37,6 +39,11 @@ class CriticalPath:
     logic_ns: float
     routing_ns: float
     levels: int
+
+    @property
+    def delay_ns(self) -> float:
+        """All of it."""
+        return self.logic_ns + self.routing_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,16 +153,25 @@ def read_placement(path: Path, *, seed: int) -> Placement:
     try:
         plain = json.loads(path.read_text())
         used = {name: plain["utilization"][cell]["used"] for name, cell in _CELLS.items()}
-        fmax = min(clock["achieved"] for clock in plain["fmax"].values())
-        paths = [_read_path(entry["path"]) for entry in plain["critical_paths"] if _is_clocked(entry)]
-        slowest = max(paths, key=lambda one: one.logic_ns + one.routing_ns)
+        found = [(entry, _read_path(entry["path"])) for entry in plain["critical_paths"] if _is_clocked(entry)]
+        clocks = [clock["achieved"] * _cycles(name) for name, clock in plain["fmax"].items()]
+        crossings = [
+            _NS / path.delay_ns * _cycles(entry["from"]) for entry, path in found if entry["from"] != entry["to"]
+        ]
+        _, slowest = max(found, key=lambda one: one[1].delay_ns / _cycles(one[0]["from"]))
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ReportError(f"{path} must be a report of nextpnr: {error!r}; see the log beside it") from error
-    return Placement(seed=seed, fmax_mhz=fmax, critical=slowest, **used)
+    return Placement(seed=seed, fmax_mhz=min(clocks + crossings), critical=slowest, **used)
 
 
 def _is_clocked(entry: Mapping[str, str]) -> bool:
-    return entry["from"].startswith("posedge") and entry["from"] == entry["to"]
+    return entry["from"].startswith("posedge") and entry["to"].startswith("posedge")
+
+
+def _cycles(clock: str) -> float:
+    """Cycles of `sync` that a path has which begins with an edge of this clock; see
+    :class:`~lutterfly.hdl.parts.pumped_multipliers.PumpedMultipliers` for those that end with another's."""
+    return 0.5 if DOUBLE in clock else 1.0
 
 
 def _read_path(steps: Sequence[Mapping]) -> CriticalPath:

@@ -9,10 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, WINOGRAD
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines import WINOGRAD
 from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
@@ -28,14 +25,7 @@ FORMS = ("qop", "qdq")
 #: Cycles of an inference on `ecp5-85k` from start to interrupt, at most.
 BOUNDS = {"ad": 3_000, "ic": 122_800, "kws": 31_600, "vww": 102_400}
 #: Twice the columns, several rows of depthwise layers at once, a wider bus: what the block RAMs of an ECP5-85F hold.
-SQUARE = dataclasses.replace(
-    PRESETS["ecp5-85k"],
-    array=ArrayConfig(lanes=16, columns=16, requant_lanes=8),
-    axi=AxiConfig(data_bits=128),
-    engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3, chains=3)),
-    resident_commands=16,
-    hands_over=True,
-)
+SQUARE = PRESETS["ecp5-85k-256"]
 #: And two results of three taps by four products.
 SQUARE_PAIRS = dataclasses.replace(SQUARE, engines=SQUARE.engines.having(WINOGRAD, WinogradConfig()))
 SQUARE_BOUNDS = {"ad": 2_867, "ic": 56_000, "kws": 15_500, "vww": 40_000}

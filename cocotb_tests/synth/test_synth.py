@@ -129,6 +129,59 @@ def test_reads_a_report(tmp_path: Path) -> None:
     assert read_placement(path, seed=7) == Placement(7, 4, 3, 2, 1, 117.5, CriticalPath("a_FF", "b_FF", 3.0, 4.0, 1))
 
 
+#: Of the two clocks, and of paths between them and within each, in ns; and the core's clock in MHz that is possible.
+CROSSINGS = {
+    "faster clock": (
+        (120.0, 190.0),
+        {"clk double": 8.0, "double clk": 4.0, "clk clk": 8.3, "double double": 5.26},
+        95.0,
+    ),
+    "slower clock": (
+        (90.0, 200.0),
+        {"clk double": 8.0, "double clk": 4.0, "clk clk": 11.1, "double double": 5.0},
+        90.0,
+    ),
+    "to the faster one": (
+        (120.0, 250.0),
+        {"clk double": 12.5, "double clk": 4.0, "clk clk": 8.3, "double double": 4.0},
+        80.0,
+    ),
+    "to the slower one": (
+        (120.0, 250.0),
+        {"clk double": 8.0, "double clk": 6.25, "clk clk": 8.3, "double double": 4.0},
+        80.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CROSSINGS)
+def test_what_crosses_between_clocks_counts(tmp_path: Path, name: str) -> None:
+    (clk, double), delays, wanted = CROSSINGS[name]
+    nets = {"clk": "posedge $glbnet$clk$TRELLIS_IO_IN", "double": "posedge $glbnet$double_clk$TRELLIS_IO_IN"}
+    paths = []
+    for ends, delay in delays.items():
+        one, other = ends.split()
+        step = {"type": "routing", "delay": delay, "from": {"cell": ends}, "to": {"cell": ends}}
+        paths.append({"from": nets[one], "to": nets[other], "path": [step]})
+    path = tmp_path / "report.json"
+    path.write_text(
+        json.dumps(
+            {
+                "fmax": {
+                    net.split()[1]: {"achieved": mhz} for net, mhz in zip(nets.values(), (clk, double), strict=True)
+                },
+                "utilization": {cell: {"used": 1} for cell in ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD")},
+                "critical_paths": paths,
+            }
+        )
+    )
+    found = read_placement(path, seed=1)
+    assert found.fmax_mhz == wanted
+    # A path within the faster clock, or to the slower one, has half a cycle.
+    slowest = max(delays, key=lambda ends: delays[ends] * (2 if ends.startswith("double") else 1))
+    assert found.critical.start == slowest
+
+
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"utilization": {}}'])
 def test_refuses_other_reports(tmp_path: Path, text: str | None) -> None:
     path = tmp_path / "report.json"

@@ -22,7 +22,7 @@ from .engine import (
     step_layout,
 )
 from .mac_column import MacColumn, column_latency
-from .multipliers import borrowed_columns, lender_members, weighed_columns
+from .multipliers import borrowed_columns, connect_pumped, lender_members, weighed_columns
 
 __all__ = ["MacArray"]
 
@@ -94,6 +94,8 @@ class MacArray(EngineComponent):
         products: list[data.View] = []
         totals: list[Value] = []
         steps, words, uncounted_of = [step], [word], []
+        columns: list[MacColumn] = []
+        is_pumped = platform_of(platform).is_pumped and self.columns > 1
         if self.is_binary:
             uncounted_of.append(self._uncounted(m, platform, step))
         for index in range(self.columns):
@@ -116,7 +118,7 @@ class MacArray(EngineComponent):
                 is_borrowed=is_borrowed,
                 is_weighed=index < self.weighed_columns,
                 is_binary=self.is_binary,
-                is_block=index < self.columns - platform_of(platform).fabric_columns,
+                is_pumped=is_pumped,
             )
             if self.is_binary:
                 # In front of the first column's multipliers is no register: there one mask stands for both.
@@ -131,10 +133,13 @@ class MacArray(EngineComponent):
                 column.weights.eq(self.weights[index]),
                 *(column.control.eq(control) for control in controls[index : index + 1]),
             ]
+            columns.append(column)
             products.append(column.products)
             totals.append(column.total)
             if self.hops[index] == max(self.hops):
                 column_fired = column.fired
+        if is_pumped:
+            connect_pumped(m, [column.bank for column in columns])
         self._elaborate_results(m, platform, steps, products, column_fired, totals)
         return m
 

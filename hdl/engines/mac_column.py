@@ -7,11 +7,12 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.numerics.winograd import WEIGHT_BITS, WORD_BITS
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
-from ..parts.fabric_multiplier import FabricMultiplier
 from ..parts.pipeline import delay
+from ..parts.pumped_multipliers import MultiplierBank
 from ..parts.sleep import Sleep
 from ..winograd.taps import WinogradTaps
 from ..winograd.totals import WinogradTotals
@@ -56,8 +57,8 @@ class MacColumn(wiring.Component):
         Whether it may do so by weights of its own.
     is_binary : bool
         Whether words may be binary.
-    is_block : bool
-        Whether the multipliers are blocks; else they are look-up tables.
+    is_pumped : bool
+        Whether the multipliers are others', and not its own.
 
     Members
     -------
@@ -73,6 +74,7 @@ class MacColumn(wiring.Component):
         Words are zero where factors are not, and factors where words are not.
     binary : In(lanes x 1), if ``is_binary``
         Products are zero; stays while words are under way.
+    bank : Out(MultiplierBank), if ``is_pumped``
     uncounted : In(lanes x 1), if ``is_binary``
         Of the word ``UNCOUNTED_DELAY`` cycles before: else add up twice the bits in which it and its weights agree.
     fired : Out(1)
@@ -89,9 +91,9 @@ class MacColumn(wiring.Component):
         is_borrowed: bool = False,
         is_weighed: bool = False,
         is_binary: bool = False,
-        is_block: bool = True,
+        is_pumped: bool = False,
     ):
-        self.is_block = is_block
+        self.is_pumped = is_pumped
         self.lanes = lanes
         self.is_borrowed = is_borrowed
         self.is_weighed = is_weighed
@@ -99,6 +101,10 @@ class MacColumn(wiring.Component):
         self.latency = column_latency(lanes)
         self.is_winograd = "phase" in step.members
         self.lane_bits = WORD_BITS if self.is_winograd else 8
+        widths = {
+            "a_width": max(self.lane_bits, NARROW_BITS * is_borrowed),
+            "b_width": max(WEIGHT_BITS if self.is_winograd else CODE_BITS, DIFFERENCE_BITS * is_weighed),
+        }
         super().__init__(
             {
                 "step": In(step),
@@ -110,6 +116,7 @@ class MacColumn(wiring.Component):
                 **lender_members(int(is_borrowed), lanes, int(is_weighed)),
                 **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
                 **({"control": In(TAP_CONTROL)} if self.is_winograd else {}),
+                **({"bank": Out(MultiplierBank(lanes, **widths))} if is_pumped else {}),
             }
         )
 
@@ -166,16 +173,17 @@ class MacColumn(wiring.Component):
             a |= self.borrowed_multipliers.factors[0][lane]
         if self.is_weighed:
             b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
-        kind = Multiplier if self.is_block else FabricMultiplier
-        m.submodules[f"multiplier_{lane}"] = multiplier = kind(a_width=len(a), b_width=len(b))
-        m.d.comb += [
-            multiplier.a.eq(a),
-            multiplier.b.eq(b),
-            self.products[lane].eq(multiplier.product),
-        ]
+        if self.is_pumped:
+            m.d.comb += [self.bank.a[lane].eq(a), self.bank.b[lane].eq(b)]
+            product = self.bank.products[lane]
+        else:
+            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=len(b))
+            m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b)]
+            product = multiplier.product
+        m.d.comb += self.products[lane].eq(product)
         if self.is_borrowed:
-            m.d.comb += self.borrowed_multipliers.products[0][lane].eq(multiplier.product)
-        return multiplier.product[:FACTORED_BITS].as_signed() if self.is_winograd else self.products[lane]
+            m.d.comb += self.borrowed_multipliers.products[0][lane].eq(product)
+        return product[:FACTORED_BITS].as_signed() if self.is_winograd else self.products[lane]
 
     def _elaborate_totals(self, m: Module, step: data.View, value: Value) -> None:
         """Both totals, of the sum of a step."""

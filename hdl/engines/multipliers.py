@@ -1,4 +1,5 @@
-"""The multipliers of the array, which other engines borrow: what both sides see, and whose factors they take."""
+"""The multipliers of the array, which other engines borrow: what both sides see, and whose factors they take; and
+those that two of its columns have in common."""
 
 from collections.abc import Sequence
 from functools import reduce
@@ -13,6 +14,7 @@ from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines.specifications import specification
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns
+from ..parts.pumped_multipliers import PumpedMultipliers, Turn
 from .engine import EngineComponent
 
 __all__ = [
@@ -21,6 +23,7 @@ __all__ = [
     "borrowed_multipliers",
     "borrower_members",
     "connect_multipliers",
+    "connect_pumped",
     "lender_members",
     "weighed_columns",
 ]
@@ -132,3 +135,15 @@ def connect_multipliers(m: Module, engines: Sequence[EngineComponent], lanes: in
     for port, engine in zip(arbiter.borrowers, borrowers, strict=True):
         wiring.connect(m, engine.borrowed_multipliers, port)
     wiring.connect(m, arbiter.array, lender.borrowed_multipliers)
+
+
+def connect_pumped(m: Module, banks: Sequence[wiring.PureInterface]) -> None:
+    """Give each two neighbouring columns, of which these are the banks, multipliers that work twice a cycle."""
+    m.submodules.turn = turn = Turn()
+    is_second = turn.is_second
+    for pair, ports in enumerate(zip(banks[::2], banks[1::2], strict=True)):
+        m.submodules[f"pumped_{pair}"] = pumped = PumpedMultipliers(tuple(port.signature for port in ports))
+        wiring.connect(m, ports[0], pumped.bank_0)
+        wiring.connect(m, ports[1], pumped.bank_1)
+        m.d.comb += pumped.is_second.eq(is_second)
+        is_second = pumped.next_is_second

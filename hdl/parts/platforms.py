@@ -19,15 +19,15 @@ class Platform:
         With parts that stand still while nobody uses them (:mod:`.sleep`): for a simulation that is to be fast.
     has_ecp5_primitives : bool
         With primitives of an ECP5 instead of generic bodies.
-    fabric_columns : int
-        Columns of the multiplier array, the last ones, whose multipliers are made of look-up tables, for a device that
-        has no more blocks.
+    is_pumped : bool
+        Each two columns of the multiplier array have the multipliers of one, which work twice a cycle
+        (:mod:`.pumped_multipliers`): for a device that has too few. There is a second clock then.
     """
 
     is_asserted: bool = False
     sleeps: bool = False
     has_ecp5_primitives: bool = False
-    fabric_columns: int = 0
+    is_pumped: bool = False
 
 
 GENERIC = Platform()

@@ -70,8 +70,8 @@ class Dividers:
         return self.output == self.loop
 
     @classmethod
-    def find(cls, input_hz: int, output_hz: int) -> Dividers:
-        """The dividers that make exactly ``output_hz``.
+    def find(cls, input_hz: int, output_hz: int, *, is_doubled: bool = False) -> Dividers:
+        """The dividers that make exactly ``output_hz``; and twice as much, if it ``is_doubled``, of half the last one.
 
         Of several, those with the fastest phase detector; of these, those with one clock for the loop and for use; and
         of these, those whose oscillator is nearest to 600 MHz.
@@ -81,13 +81,15 @@ class Dividers:
         ValueError
             If one of the clocks is out of range, or if no dividers make it; names the nearest clocks that can be made.
         """
-        for name, value, (least, most) in (("input_hz", input_hz, INPUT_HZ), ("output_hz", output_hz, OUTPUT_HZ)):
+        outputs = (OUTPUT_HZ[0], OUTPUT_HZ[1] // (1 + is_doubled))
+        for name, value, (least, most) in (("input_hz", input_hz, INPUT_HZ), ("output_hz", output_hz, outputs)):
             if not least <= value <= most:
                 raise ValueError(f"{name} must be between {least} and {most} Hz, not {value}")
-        exact = [one for one in _possible(input_hz, output_hz) if one.output_hz == output_hz]
+        possible = [one for one in _possible(input_hz, output_hz) if not (is_doubled and one.output % 2)]
+        exact = [one for one in possible if one.output_hz == output_hz]
         if exact:
             return min(exact, key=lambda one: (one.reference, not one.is_in_loop, abs(one.vco_hz - _MIDDLE_HZ)))
-        made = {one.output_hz for one in _possible(input_hz, output_hz)}
+        made = {one.output_hz for one in possible}
         below = max((one for one in made if one < output_hz), default=None)
         above = min((one for one in made if one > output_hz), default=None)
         near = " or ".join(f"{float(one) / _MHZ:.3f} MHz" for one in (below, above) if one is not None)
@@ -121,38 +123,42 @@ class Pll(wiring.Component):
     Parameters
     ----------
     dividers : Dividers
+    is_doubled : bool
+        With a second clock, which a primitive alone can make.
 
     Members
     -------
     clock_in : In(1)
     clock_out : Out(1)
         Combinational from ``clock_in`` where there is no primitive.
+    clock_double : Out(1), if it ``is_doubled``
+        Twice as fast as ``clock_out``; every other rising edge is one of it.
     locked : Out(1)
         Whether ``clock_out`` is steady; changes at any time.
     """
 
-    def __init__(self, dividers: Dividers):
-        self.dividers = dividers
-        super().__init__({"clock_in": In(1), "clock_out": Out(1), "locked": Out(1)})
+    def __init__(self, dividers: Dividers, *, is_doubled: bool = False):
+        self.dividers, self.is_doubled = dividers, is_doubled
+        second = {"clock_double": Out(1)} if is_doubled else {}
+        super().__init__({"clock_in": In(1), "clock_out": Out(1), **second, "locked": Out(1)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
         if platform_of(platform).has_ecp5_primitives:
             self._elaborate_primitive(m)
         else:
+            assert not self.is_doubled, "wires do not make a faster clock"
             m.d.comb += [self.clock_out.eq(self.clock_in), self.locked.eq(1)]
         return m
 
     def _elaborate_primitive(self, m: Module) -> None:
         dividers, loop = self.dividers, Signal()
-        used, second = (loop, {}) if dividers.is_in_loop else (Signal(), {"p_CLKOS_ENABLE": "ENABLED"})
-        if second:
-            second |= {
-                "p_CLKOS_DIV": dividers.output,
-                "p_CLKOS_CPHASE": dividers.output - 1,
-                "p_CLKOS_FPHASE": 0,
-                "o_CLKOS": used,
-            }
+        used, more = loop, {}
+        if not dividers.is_in_loop:
+            used = Signal()
+            more |= _output("CLKOS", dividers.output, used)
+        if self.is_doubled:
+            more |= _output("CLKOS2", dividers.output // 2, self.clock_double)
         m.d.comb += self.clock_out.eq(used)
         m.submodules.primitive = Instance(
             "EHXPLLL",
@@ -190,5 +196,11 @@ class Pll(wiring.Component):
             i_ENCLKOP=0,
             o_CLKOP=loop,
             o_LOCK=self.locked,
-            **second,
+            **more,
         )
+
+
+def _output(name: str, divider: int, clock: Signal) -> dict[str, object]:
+    """Settings of another output, in phase with the first one."""
+    phase = {f"p_{name}_CPHASE": divider - 1, f"p_{name}_FPHASE": 0}
+    return {f"p_{name}_ENABLE": "ENABLED", f"p_{name}_DIV": divider, **phase, f"o_{name}": clock}

@@ -55,5 +55,8 @@ def netlist_pins(
         If it cannot be built.
     """
     text = netlist_verilog(netlist, name=_NETLIST) + _TOP
-    top = dataclasses.replace(board_top(clock_hz), is_rewritten=False)
+    cells = netlist["modules"]["top"]["cells"].values()
+    # As the model of a PLL with a faster clock has it.
+    edges = 1 + any("CLKOS2_ENABLE" in cell["parameters"] for cell in cells if cell["type"] == "EHXPLLL")
+    top = dataclasses.replace(board_top(clock_hz, edges=edges), is_rewritten=False)
     return Pins(library_of(text, config, top=top, root=cache_root, progress=progress), clock_hz)

@@ -27,9 +27,11 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 }
 
 
-def board_top(clock_hz: int) -> Top:
-    """:class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins."""
-    return Top("top_uart", _HARNESS, lambda root_header, config: "#pragma once\n", (("clock_hz", clock_hz),))
+def board_top(clock_hz: int, *, edges: int = 1) -> Top:
+    """:class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins, whose clock has so many edges a
+    cycle."""
+    header = f"#pragma once\n// Of the clock's pin in a cycle.\nconstexpr unsigned kEdges = {edges};\n"
+    return Top("top_uart", _HARNESS, lambda root_header, config: header, (("clock_hz", clock_hz),))
 
 
 class Pins:

@@ -2,8 +2,8 @@
 
 Half a CCU2C of an ECP5 is a look-up table of four inputs with a carry (Lattice FPGA-TN-02203, "ripple mode"), and a sum
 needs two of them. Yosys maps a sum to carry cells before it maps logic, so that `a & x` in `(a & x) + (b & y)` gets a
-look-up table of its own. Here the mapped netlist gets it moved into the cell: every masked sum is one table shorter,
-and a multiplier of look-up tables takes 78 of them instead of 138.
+look-up table of its own. Here the mapped netlist gets it moved into the cell, and every masked sum is one table
+shorter.
 
 With A and B as the inputs of one term and C and D as those of the other, the cell's table is the exclusive or of both:
 the bit of the sum without its carry. Where both terms are equal, the carry is their value. The cell takes it from its

@@ -27,7 +27,7 @@ from lutterfly.host.link import LinkTransport
 from lutterfly.host.twin.line import PinsLine
 from lutterfly.host.twin.netlist import netlist_pins
 from lutterfly.synth import bitstream, flow, tools
-from lutterfly.synth.fabric import multipliers
+from lutterfly.synth.pumped import multipliers
 from quantised.small_digits import FITTED, small_digits
 
 pytestmark = pytest.mark.skipif(
@@ -46,17 +46,17 @@ DIGITS = 3
 
 
 def runs_a_digit(
-    config: Config, name: str, mhz: float, model: bytes, folder: Path, *, fabric_columns: int = 0
+    config: Config, name: str, mhz: float, model: bytes, folder: Path, *, is_pumped: bool = False
 ) -> Counter[str]:
     """Compare the last digits; the netlist's cells by type."""
     board = dataclasses.replace(BOARDS[name], core_mhz=mhz)
     steps: list[str] = []
     netlist = flow.map_cells(
-        bitstream.top_of(board, TopUart(config, board.core_hz)),
+        bitstream.top_of(board, TopUart(config, board.core_hz), is_pumped=is_pumped),
         folder,
         bitstream.board_device(board),
         steps.append,
-        platform=dataclasses.replace(ECP5, fabric_columns=fabric_columns),
+        platform=dataclasses.replace(ECP5, is_pumped=is_pumped),
     )
     assert steps == ["elaborate", "synthesise"]
     line = PinsLine(netlist_pins(netlist, config, board.core_hz, cache_root=folder))
@@ -75,8 +75,8 @@ def runs_a_digit(
 
 
 def test_a_small_boards_netlist(tmp_path: Path) -> None:
-    """With multipliers of both kinds."""
-    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, fabric_columns=1)
+    """With multipliers that work once and twice a cycle."""
+    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, is_pumped=True)
     assert cells["MULT18X18D"] == multipliers(SMALL) - SMALL.array.lanes
     assert min(cells[kind] for kind in ("LUT4", "CCU2C", "TRELLIS_FF", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")) > 0
 

@@ -202,7 +202,8 @@ NEAR_SECONDS = 60
 #: What judges the way from mapped cells to place and route, nearest first; the last one runs a whole board.
 NETLIST = (
     "cocotb_tests/synth/mapped/test_fold.py",
-    "cocotb_tests/synth/test_fabric.py",
+    "cocotb_tests/synth/test_pumped.py",
+    "cocotb_tests/synth/test_clock_groups.py",
     *(f"cocotb_tests/synth/netlist/test_{name}.py" for name in ("expressions", "cells", "blocks", "translate")),
     "cocotb_tests/host/twin/test_netlist.py",
 )

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.hdl.parts.fabric_multiplier import FabricMultiplier
 from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
@@ -22,6 +25,22 @@ from oracles.kept import PATIENT
 AND, NAND, XOR = 0b1000, 0b0111, 0b0110
 SUM = f"{0x96AA:016b}"
 INPUTS = 6
+
+
+class Accumulator(wiring.Component):
+    """Adds up, from nothing where it is told."""
+
+    BITS = 12
+
+    def __init__(self) -> None:
+        super().__init__({"keep": In(1), "term": In(self.BITS), "total": Out(self.BITS)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        total = Signal(self.BITS, reset_less=True)
+        m.d.sync += total.eq(Mux(self.keep, total, 0) + self.term)
+        m.d.comb += self.total.eq(total)
+        return m
 
 
 class Sums:
@@ -196,17 +215,11 @@ def test_drawn_sums_stay_as_they_are(data: st.DataObject) -> None:
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )
-@pytest.mark.parametrize(
-    ("a_width", "b_width", "tables", "carries", "registers"), [(8, 8, 4, 37, 81), (9, 10, 5, 51, 113)]
-)
-def test_a_multiplier_takes_its_masks_along(
-    tmp_path: Path, a_width: int, b_width: int, tables: int, carries: int, registers: int
-) -> None:
-    """Two look-up tables for each bit of a sum, and one for the lowest bit of each first sum, which is none."""
-    multiplier = FabricMultiplier(a_width=a_width, b_width=b_width)
-    netlist = flow.map_cells(
-        multiplier, tmp_path, DEVICES["ecp5-85k"], lambda text: None, platform=Platform(fabric_columns=1)
-    )
-    cells = [cell["type"] for cell in netlist["modules"]["top"]["cells"].values()]
-    assert (cells.count("LUT4"), cells.count("CCU2C"), cells.count("MULT18X18D")) == (tables, carries, 0)
-    assert cells.count("TRELLIS_FF") == registers
+@pytest.mark.parametrize("pumped", [False, True])
+def test_an_accumulator_takes_its_mask_along(tmp_path: Path, pumped: bool) -> None:
+    """As one does of which multipliers work twice a cycle: it fills its device. Else Yosys' table of each bit stays."""
+    platform = Platform(is_pumped=pumped)
+    netlist = flow.map_cells(Accumulator(), tmp_path, DEVICES["ecp5-85k"], lambda text: None, platform=platform)
+    cells = Counter(cell["type"] for cell in netlist["modules"]["top"]["cells"].values())
+    masks = 0 if pumped else Accumulator.BITS
+    assert (cells["LUT4"], cells["CCU2C"], cells["TRELLIS_FF"]) == (masks, Accumulator.BITS // 2, Accumulator.BITS)

@@ -39,7 +39,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     from ....hdl.top_uart import TopUart
     from ....synth import bitstream as building
     from ....synth import tools
-    from ....synth.fabric import fabric_columns
+    from ....synth.pumped import is_pumped
     from ....synth.report import ReportError
 
     folder = cache.default_root() / "bitstream" / f"{found.hash:08x}-{board.name}"
@@ -56,7 +56,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
                     folder=folder,
                     seeds=seeds,
                     progress=progress,
-                    fabric_columns=fabric_columns(found, building.board_device(board)),
+                    is_pumped=is_pumped(found, building.board_device(board)),
                 )
     except (tools.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error

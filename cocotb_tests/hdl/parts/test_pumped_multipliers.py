@@ -1,0 +1,96 @@
+# amaranth: UnusedElaboratable=no
+"""Multipliers that work twice a cycle: the products of two columns, as late as those of blocks of their own."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import cocotb
+import numpy as np
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from double_clock import edge, stop_between
+
+from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers, Turn
+
+LANES = 3
+#: Bits of both factors, for each of the two columns.
+WIDTHS = {
+    "array": ((8, 8), (8, 8)),
+    "borrowed": ((9, 9), (9, 8)),
+    "first wider": ((9, 8), (8, 8)),
+    "second wider": ((3, 4), (7, 10)),
+    "winograd": ((9, 10), (9, 10)),
+}
+
+
+class TwoPairs(wiring.Component):
+    """Two of them, one behind the other, and what tells them whose turn it is."""
+
+    def __init__(self, banks: tuple[MultiplierBank, MultiplierBank]):
+        self.banks = banks
+        super().__init__({f"pair_{pair}_{place}": In(banks[place]) for pair in range(2) for place in range(2)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.turn = turn = Turn()
+        is_second = turn.is_second
+        for pair in range(2):
+            m.submodules[f"pair_{pair}"] = pumped = PumpedMultipliers(self.banks)
+            m.d.comb += pumped.is_second.eq(is_second)
+            is_second = pumped.next_is_second
+            for place in range(2):
+                outside = wiring.flipped(getattr(self, f"pair_{pair}_{place}"))
+                wiring.connect(m, outside, getattr(pumped, f"bank_{place}"))
+        return m
+
+
+@pytest.mark.parametrize("starts", ["together", "late"])
+@pytest.mark.parametrize("name", WIDTHS)
+def test_multiply_as_blocks_do(simulate, name: str, starts: str) -> None:
+    """Also if the clock `double` has begun an edge earlier than `sync`."""
+    first, second = (MultiplierBank(LANES, a_width=a, b_width=b) for a, b in WIDTHS[name])
+    simulate(TwoPairs((first, second)), env={"WIDTHS": name, "STARTS": starts})
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def products(dut) -> None:
+    widths, rng = WIDTHS[os.environ["WIDTHS"]], np.random.default_rng(3)
+    limits = [[(-(1 << bits - 1), (1 << bits - 1) - 1) for bits in of_bank] for of_bank in widths]
+    ports = list(itertools.product(range(2), range(2), range(LANES)))
+
+    def drawn(limit: tuple[int, int]) -> int:
+        low, high = limit
+        return int(rng.choice([low, low + 1, -1, 0, 1, high, *rng.integers(low, high + 1, 6)]))
+
+    given = [[tuple(map(drawn, limits[place])) for _, place, _ in ports] for _ in range(600)]
+    found = []
+    if os.environ["STARTS"] == "late":
+        await stop_between(dut)
+    # Until it has been heard everywhere whose turn it is.
+    for _ in range(4 * LANES + 4):
+        await edge(dut)
+    for factors in [*given, *[[(0, 0)] * len(ports)] * MULTIPLIER_LATENCY]:
+        for name, index in (("a", 0), ("b", 1)):
+            for pair, place in itertools.product(range(2), range(2)):
+                bits, word = widths[place][index], 0
+                for (at, own, lane), values in zip(ports, factors, strict=True):
+                    if (at, own) == (pair, place):
+                        word |= (values[index] & (1 << bits) - 1) << bits * lane
+                getattr(dut, f"pair_{pair}_{place}__{name}").value = word
+        found.append({port: read(dut, widths, *port) for port in ports})
+        await edge(dut)
+    for factors, products_ in zip(given, found[MULTIPLIER_LATENCY:], strict=True):
+        assert products_ == {port: a * b for port, (a, b) in zip(ports, factors, strict=True)}
+
+
+def read(dut, widths, pair: int, place: int, lane: int) -> int:
+    """A product as it stands before the next edge."""
+    bits = sum(widths[place])
+    word = getattr(dut, f"pair_{pair}_{place}__products").value.to_unsigned()
+    product = word >> bits * lane & (1 << bits) - 1
+    return product - (1 << bits if product >> bits - 1 else 0)

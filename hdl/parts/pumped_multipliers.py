@@ -1,0 +1,128 @@
+"""Multipliers for two columns of the array that work twice a cycle, in the place of :class:`.device.Multiplier` where a
+device has too few blocks."""
+
+from __future__ import annotations
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import data, wiring
+from amaranth.lib.wiring import In, Out
+
+from .device import MULTIPLIER_LATENCY
+from .pipeline import copy_of
+
+__all__ = ["DOUBLE", "MultiplierBank", "PumpedMultipliers", "Turn"]
+
+#: The domain of a clock twice as fast as that of `sync`, of which every other rising edge is one of `sync`.
+DOUBLE = "double"
+
+
+class MultiplierBank(wiring.Signature):
+    """The multipliers of one column, as the column sees them.
+
+    Parameters
+    ----------
+    lanes : int
+    a_width, b_width : int
+        Bits of the operands, which are signed.
+
+    Members
+    -------
+    a : Out(lanes x signed(a_width)), b : Out(lanes x signed(b_width))
+    products : In(lanes x signed(a_width + b_width))
+        ``MULTIPLIER_LATENCY`` cycles later.
+    """
+
+    def __init__(self, lanes: int, *, a_width: int, b_width: int):
+        self.lanes, self.a_width, self.b_width = lanes, a_width, b_width
+        widths = {"a": (Out, a_width), "b": (Out, b_width), "products": (In, a_width + b_width)}
+        super().__init__({name: flow(data.ArrayLayout(signed(bits), lanes)) for name, (flow, bits) in widths.items()})
+
+
+class Turn(wiring.Component):
+    """Say whose turn it is before each edge of the clock ``double``.
+
+    Members
+    -------
+    is_second : Out(1)
+        Before the edges between those of ``sync``; of ``double``.
+    """
+
+    def __init__(self):
+        super().__init__({"is_second": Out(1)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        # What `sync` sees of a bit that changes with each edge of `double` is always the same.
+        changing, seen = Signal(reset_less=True), Signal(reset_less=True)
+        m.d[DOUBLE] += changing.eq(~changing)
+        m.d.sync += seen.eq(changing)
+        m.d[DOUBLE] += self.is_second.eq(changing == seen)
+        return m
+
+
+class PumpedMultipliers(wiring.Component):
+    """Multiply for two columns with one multiplier a lane, which the clock ``double`` gives two turns a cycle.
+
+    Factors of the first column are multiplied with the edge of ``sync`` that would take them into a multiplier's
+    registers, those of the second with the next one of ``double``. Both products come when they would otherwise.
+    What goes from ``sync`` to ``double`` is used with an edge of ``sync`` at the earliest, so that it has a cycle; what
+    comes back has half of one.
+
+    Parameters
+    ----------
+    banks : tuple of MultiplierBank
+        Those of both columns.
+
+    Members
+    -------
+    is_second : In(1)
+        As :class:`Turn` says it, or as another of these passes it on.
+    next_is_second : Out(1)
+        For the next one.
+    bank_0, bank_1 : In(MultiplierBank)
+    """
+
+    def __init__(self, banks: tuple[MultiplierBank, MultiplierBank]):
+        self.banks = banks
+        ports = {f"bank_{place}": In(bank) for place, bank in enumerate(banks)}
+        super().__init__({"is_second": In(1), "next_is_second": Out(1), **ports})
+
+    def elaborate(self, platform) -> Module:
+        assert MULTIPLIER_LATENCY == 3, "registers for factors, products, and products of both columns at once"
+        m = Module()
+        turn = self.is_second
+        for lane in range(self.banks[0].lanes):
+            factors = []
+            for name in ("a", "b"):
+                # Each factor has its own register of whose turn it is, near its bits, so that few wires have to be as
+                # fast as this clock. The next one is a turn later, and so is what it says.
+                passed, own = (
+                    copy_of(turn, number, name=f"turn_{name}_{lane}_{number}", reset_less=True) for number in range(2)
+                )
+                m.d[DOUBLE] += [passed.eq(~turn), own.eq(~turn)]
+                factors.append(self._factor(m, name, lane, own))
+                turn = passed
+            self._elaborate_lane(m, lane, *factors)
+        m.d.comb += self.next_is_second.eq(turn)
+        return m
+
+    def _factor(self, m: Module, name: str, lane: int, is_second: Signal) -> Signal:
+        """What a lane's multiplier multiplies: the factors of both columns in turn."""
+        first, second = (getattr(bank, name)[lane] for bank in (self.bank_0, self.bank_1))
+        held = Signal.like(second, name=f"held_{name}_{lane}", reset_less=True)
+        factor = Signal(signed(max(len(first), len(second))), name=f"factor_{name}_{lane}", reset_less=True)
+        m.d[DOUBLE] += [held.eq(second), factor.eq(Mux(is_second, held, first))]
+        return factor
+
+    def _elaborate_lane(self, m: Module, lane: int, a: Signal, b: Signal) -> None:
+        """A lane's multiplier, and the products of both columns at once."""
+        product = Signal(signed(len(a) + len(b)), name=f"product_{lane}", reset_less=True)
+        output, waiting = (
+            Signal.like(product, name=f"{name}_{lane}", reset_less=True) for name in ("output", "waiting")
+        )
+        # The first column's waits for the second one's.
+        m.d[DOUBLE] += [product.eq(a * b), output.eq(product), waiting.eq(output)]
+        for bank, value in ((self.bank_0, waiting), (self.bank_1, output)):
+            found = Signal.like(bank.products[lane], name=f"found_{lane}", reset_less=True)
+            m.d.sync += found.eq(value)
+            m.d.comb += bank.products[lane].eq(found)
