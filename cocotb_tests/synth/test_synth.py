@@ -8,10 +8,15 @@ import json
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
 
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
+from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers, Turn
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
@@ -264,6 +269,68 @@ def test_command_measures_the_speed_grade(
     assert sorted(tmp_path.rglob("*")) == written
     assert main.main(["synth", "--help"]) == 0
     assert "--speed 6|7|8" in capsys.readouterr().out
+
+
+def test_the_clock_to_reach_can_be_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked: list[dict] = []
+    monkeypatch.setattr(flow, "synthesise", lambda config, **options: asked.append(options) or report(placement(1, 99)))
+    assert main.main(["synth", "--config", "tiny", "--mhz", "87"]) == 1
+    assert main.main(["synth", "--config", "tiny"]) == 1
+    assert [options["mhz"] for options in asked] == [87, None]
+    capsys.readouterr()
+    written = sorted(tmp_path.rglob("*"))
+    for mhz in ("0", "0.9", "401", "nan"):
+        assert main.main(["synth", "--config", "tiny", "--mhz", mhz]) == 2
+        assert capsys.readouterr().err == f"lutterfly: mhz must be between 1 and 400, not {mhz}\n"
+    assert sorted(tmp_path.rglob("*")) == written
+    slow = DEVICES["ecp5-85k"].to_reach(87)
+    assert (slow.fmax_mhz, slow.aim_mhz) == (87, pytest.approx(87.87))
+    assert Report("core", slow, 0, (placement(1, 86.9),)).misses() == ["clock must be at least 87.0 MHz, not 86.9 MHz"]
+    assert Report("core", slow, 0, (placement(1, 87.0),)).misses() == []
+
+
+class Pair(wiring.Component):
+    """Two products of factors that are registered outside, by one multiplier."""
+
+    def __init__(self) -> None:
+        self.bank = MultiplierBank(1, a_width=8, b_width=8)
+        super().__init__({"bank_0": In(self.bank), "bank_1": In(self.bank)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.turn = turn = Turn()
+        m.submodules.pair = pair = PumpedMultipliers((self.bank, self.bank))
+        m.d.comb += pair.is_second.eq(turn.is_second)
+        for outside, inside in ((self.bank_0, pair.bank_0), (self.bank_1, pair.bank_1)):
+            wiring.connect(m, wiring.flipped(outside), inside)
+        return m
+
+
+@needs_tools
+def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
+    """One multiplier, with all its registers, and the clock that both of its clocks and what crosses between permit."""
+    result = flow.synthesise_component(
+        Pair(), name="pair", folder=tmp_path, mhz=60, seeds=(1,), platform=Platform(is_pumped=True)
+    )
+    assert 'FREQUENCY PORT "double_clk" 121.200 MHZ;' in (tmp_path / "top.lpf").read_text()
+    assert result.typical.dsp == 1
+    plain = json.loads((tmp_path / "report-1.json").read_text())
+    achieved = {"double" in name: clock["achieved"] for name, clock in plain["fmax"].items()}
+    assert {"double" in name: clock["constraint"] for name, clock in plain["fmax"].items()} == {
+        False: pytest.approx(60.6, 1e-3),
+        True: pytest.approx(121.2, 1e-3),
+    }
+    assert 60 < result.fmax_mhz <= min(achieved[False], achieved[True] / 2)
+    multiplier = next(
+        cell
+        for cell in json.loads((tmp_path / "top.json").read_text())["modules"]["top"]["cells"].values()
+        if cell["type"] == "MULT18X18D"
+    )
+    registers = ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")
+    assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
 
 
 @needs_tools

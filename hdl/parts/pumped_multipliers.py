@@ -8,7 +8,6 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from .device import MULTIPLIER_LATENCY
-from .pipeline import copy_of
 
 __all__ = ["DOUBLE", "MultiplierBank", "PumpedMultipliers", "Turn"]
 
@@ -92,37 +91,33 @@ class PumpedMultipliers(wiring.Component):
         m = Module()
         turn = self.is_second
         for lane in range(self.banks[0].lanes):
-            factors = []
-            for name in ("a", "b"):
-                # Each factor has its own register of whose turn it is, near its bits, so that few wires have to be as
-                # fast as this clock. The next one is a turn later, and so is what it says.
-                passed, own = (
-                    copy_of(turn, number, name=f"turn_{name}_{lane}_{number}", reset_less=True) for number in range(2)
-                )
-                m.d[DOUBLE] += [passed.eq(~turn), own.eq(~turn)]
-                factors.append(self._factor(m, name, lane, own))
-                turn = passed
-            self._elaborate_lane(m, lane, *factors)
+            product, turn = self._elaborate_lane(m, lane, turn)
+            # The first column's waits for the second one's.
+            waiting = Signal.like(product, name=f"waiting_{lane}", reset_less=True)
+            m.d[DOUBLE] += waiting.eq(product)
+            for bank, value in ((self.bank_0, waiting), (self.bank_1, product)):
+                found = Signal.like(bank.products[lane], name=f"found_{lane}", reset_less=True)
+                m.d.sync += found.eq(value)
+                m.d.comb += bank.products[lane].eq(found)
         m.d.comb += self.next_is_second.eq(turn)
         return m
 
-    def _factor(self, m: Module, name: str, lane: int, is_second: Signal) -> Signal:
-        """What a lane's multiplier multiplies: the factors of both columns in turn."""
-        first, second = (getattr(bank, name)[lane] for bank in (self.bank_0, self.bank_1))
-        held = Signal.like(second, name=f"held_{name}_{lane}", reset_less=True)
-        factor = Signal(signed(max(len(first), len(second))), name=f"factor_{name}_{lane}", reset_less=True)
-        m.d[DOUBLE] += [held.eq(second), factor.eq(Mux(is_second, held, first))]
-        return factor
-
-    def _elaborate_lane(self, m: Module, lane: int, a: Signal, b: Signal) -> None:
-        """A lane's multiplier, and the products of both columns at once."""
+    def _elaborate_lane(self, m: Module, lane: int, turn: Signal) -> tuple[Signal, Signal]:
+        """A lane's multiplier: its products, of both columns in turn; and the turn for the next lane."""
+        factors = []
+        for name in ("a", "b"):
+            # Each factor has its own, near its bits, so that few wires have to be as fast as this clock. Whose turn it
+            # is changes with every edge, and so does what a register more makes of it.
+            own = Signal(name=f"{name}_{lane}_is_second", reset_less=True)
+            m.d[DOUBLE] += own.eq(~turn)
+            turn = own
+            first, second = (getattr(bank, name)[lane] for bank in (self.bank_0, self.bank_1))
+            held = Signal.like(second, name=f"held_{name}_{lane}", reset_less=True)
+            factor = Signal(signed(max(len(first), len(second))), name=f"factor_{name}_{lane}", reset_less=True)
+            m.d[DOUBLE] += [held.eq(second), factor.eq(Mux(own, held, first))]
+            factors.append(factor)
+        a, b = factors
         product = Signal(signed(len(a) + len(b)), name=f"product_{lane}", reset_less=True)
-        output, waiting = (
-            Signal.like(product, name=f"{name}_{lane}", reset_less=True) for name in ("output", "waiting")
-        )
-        # The first column's waits for the second one's.
-        m.d[DOUBLE] += [product.eq(a * b), output.eq(product), waiting.eq(output)]
-        for bank, value in ((self.bank_0, waiting), (self.bank_1, output)):
-            found = Signal.like(bank.products[lane], name=f"found_{lane}", reset_less=True)
-            m.d.sync += found.eq(value)
-            m.d.comb += bank.products[lane].eq(found)
+        output = Signal.like(product, name=f"output_{lane}", reset_less=True)
+        m.d[DOUBLE] += [product.eq(a * b), output.eq(product)]
+        return output, turn

@@ -105,13 +105,21 @@ def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = F
     return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
 
 
-def synth(device: str, speed: int, seeds: int, config: str | None, cores: int | None, progress: Progress) -> Answer:
-    """Measure area and clock, of the device's own configuration if ``config`` is None.
+def synth(
+    device: str,
+    speed: int,
+    mhz: float | None,
+    seeds: int,
+    config: str | None,
+    cores: int | None,
+    progress: Progress,
+) -> Answer:
+    """Measure area and clock, of the device's own configuration if ``config`` is None, for its clock if ``mhz`` is.
 
     Raises
     ------
     ValueError
-        If there is no such device, speed grade or configuration: before anything is written.
+        If there is no such device, speed grade, clock or configuration: before anything is written.
     ToolError
         If a tool is missing or fails.
     """
@@ -119,6 +127,8 @@ def synth(device: str, speed: int, seeds: int, config: str | None, cores: int | 
     from ...synth.report import ReportError
 
     target = flow.find_device(device).of_speed(speed)
+    if mhz is not None:
+        target.to_reach(mhz)
     found = find_config(config or target.preset, cores)
     folder = cache.default_root() / "synth" / f"{found.hash:08x}-{target.name}-{target.speed}"
     try:
@@ -131,6 +141,7 @@ def synth(device: str, speed: int, seeds: int, config: str | None, cores: int | 
                     folder=folder,
                     device=device,
                     speed=speed,
+                    mhz=mhz,
                     seeds=tuple(range(1, seeds + 1)),
                     progress=progress,
                 )

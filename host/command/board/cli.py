@@ -82,6 +82,10 @@ def synth(
         int,
         typer.Option(metavar="|".join(map(str, SPEEDS)), help="The device's speed grade; the first is the slowest."),
     ] = SPEEDS[0],
+    mhz: Annotated[
+        float | None,
+        typer.Option(metavar="MHZ", help="The clock to reach. By default the device's.", show_default=False),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
     config: OtherConfig = None,
     cores: Cores = None,
@@ -90,7 +94,7 @@ def synth(
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = measure(device, speed, seeds, config, cores, progress)
+            answered = measure(device, speed, mhz, seeds, config, cores, progress)
         finish(answered, as_json)
 
 
