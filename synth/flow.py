@@ -26,6 +26,8 @@ from .pumped import is_pumped
 from .report import Placement, Report, read_placement
 from .tools import FlowError, check_tools, run_tool
 
+Progress = Callable[[str], None]
+
 SEEDS = (1, 2, 3)
 #: What Yosys does. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can fail an
 #: assertion of its own (in ABC_OPS_REINTEGRATE), and from a file it takes the same netlist. A netlist of which it does
@@ -47,7 +49,7 @@ def synthesise(
     mhz: float | None = None,
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = lambda text: None,
 ) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
     # Before the core is made: Amaranth warns of a component that is never elaborated.
@@ -76,7 +78,7 @@ def synthesise_component(
     mhz: float | None = None,
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
-    progress: Callable[[str], None] = lambda text: None,
+    progress: Progress = lambda text: None,
     platform: Platform = GENERIC,
 ) -> Report:
     """Synthesise, place and route a component inside a :class:`Harness`.
@@ -122,23 +124,24 @@ def synthesise_component(
     map_design(harness, folder, target, progress, platform=platform)
     (folder / "top.lpf").write_text(constraints(target, platform))
 
+    placements = _place(folder, target, seeds, jobs, progress, platform)
+    return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
+
+
+def _place(
+    folder: Path, target: Device, seeds: Sequence[int], jobs: int, progress: Progress, platform: Platform
+) -> tuple[Placement, ...]:
     def place(seed: int) -> Placement:
         progress(f"place and route, seed {seed}")
         more = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
         return place_design(folder, target, seed, more, platform=platform)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        placements = tuple(pool.map(place, seeds))
-    return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
+        return tuple(pool.map(place, seeds))
 
 
 def map_design(
-    design: wiring.Component,
-    folder: Path,
-    target: Device,
-    progress: Callable[[str], None],
-    *,
-    platform: Platform = GENERIC,
+    design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
 ) -> None:
     """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json`` in ``folder``.
 
@@ -151,12 +154,7 @@ def map_design(
 
 
 def map_cells(
-    design: wiring.Component,
-    folder: Path,
-    target: Device,
-    progress: Callable[[str], None],
-    *,
-    platform: Platform = GENERIC,
+    design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
 ) -> dict[str, Any]:
     """The netlist of the device's cells, with registers absorbed, as ``write_json`` of Yosys writes it.
 

@@ -8,21 +8,27 @@ from cocotb.triggers import Timer
 
 from lutterfly.hdl.parts.pumped_multipliers import DOUBLE
 
-__all__ = ["edge", "start_clocks", "stop_between"]
+__all__ = ["between", "rest", "rise", "start_clocks"]
 
 #: Half a period of the faster clock, in ns.
 _HALF_NS = 2
 
 
-async def edge(dut) -> None:
-    """A period from an edge of ``clk`` to just before the next one."""
-    for is_both in (True, False):
-        await _edge(dut, is_both=is_both)
+async def rise(dut) -> None:
+    """An edge of both clocks, and what they need to take what stood before it."""
+    await _rise(dut, is_both=True)
 
 
-async def stop_between(dut) -> None:
+async def rest(dut) -> None:
+    """What is left of a period after :func:`rise`: an edge of the faster clock alone."""
+    await _fall(dut)
+    await between(dut)
+
+
+async def between(dut) -> None:
     """An edge of the faster clock alone."""
-    await _edge(dut, is_both=False)
+    await _rise(dut, is_both=False)
+    await _fall(dut)
 
 
 def start_clocks(dut) -> None:
@@ -35,13 +41,16 @@ def start_clocks(dut) -> None:
 
 async def _run(dut) -> None:
     while True:
-        await edge(dut)
+        await rise(dut)
+        await rest(dut)
 
 
-async def _edge(dut, *, is_both: bool) -> None:
-    double = getattr(dut, f"{DOUBLE}_clk")
-    double.value = 1
+async def _rise(dut, *, is_both: bool) -> None:
+    getattr(dut, f"{DOUBLE}_clk").value = 1
     dut.clk.value = int(is_both)
     await Timer(_HALF_NS, unit="ns")
-    double.value = 0
+
+
+async def _fall(dut) -> None:
+    getattr(dut, f"{DOUBLE}_clk").value = 0
     await Timer(_HALF_NS, unit="ns")

@@ -12,7 +12,7 @@ import pytest
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
-from double_clock import edge, stop_between
+from double_clock import between, rest, rise
 
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers, Turn
@@ -70,11 +70,15 @@ async def products(dut) -> None:
     given = [[tuple(map(drawn, limits[place])) for _, place, _ in ports] for _ in range(600)]
     found = []
     if os.environ["STARTS"] == "late":
-        await stop_between(dut)
+        await between(dut)
     # Until it has been heard everywhere whose turn it is.
     for _ in range(4 * LANES + 4):
-        await edge(dut)
+        await rise(dut)
+        await rest(dut)
     for factors in [*given, *[[(0, 0)] * len(ports)] * MULTIPLIER_LATENCY]:
+        await rise(dut)
+        found.append({port: read(dut, widths, *port) for port in ports})
+        # As registers of the slower clock change: after its edge, and before the next one of the faster one.
         for name, index in (("a", 0), ("b", 1)):
             for pair, place in itertools.product(range(2), range(2)):
                 bits, word = widths[place][index], 0
@@ -82,14 +86,13 @@ async def products(dut) -> None:
                     if (at, own) == (pair, place):
                         word |= (values[index] & (1 << bits) - 1) << bits * lane
                 getattr(dut, f"pair_{pair}_{place}__{name}").value = word
-        found.append({port: read(dut, widths, *port) for port in ports})
-        await edge(dut)
+        await rest(dut)
     for factors, products_ in zip(given, found[MULTIPLIER_LATENCY:], strict=True):
         assert products_ == {port: a * b for port, (a, b) in zip(ports, factors, strict=True)}
 
 
 def read(dut, widths, pair: int, place: int, lane: int) -> int:
-    """A product as it stands before the next edge."""
+    """A product as it stands after an edge of both clocks."""
     bits = sum(widths[place])
     word = getattr(dut, f"pair_{pair}_{place}__products").value.to_unsigned()
     product = word >> bits * lane & (1 << bits) - 1

@@ -62,6 +62,7 @@ NEIGHBOURS = {
     "pins": ("top_ip",),
     "pll": ("top_board",),
     "position": ("intake", "windows"),
+    "pumped_multipliers": ("mac_array",),
     "register_port": ("bridge",),
     "request_check": ("bridge",),
     "result_choice": ("compute",),

@@ -31,6 +31,8 @@ TEST_SECONDS, SOFTWARE_LIMIT_SECONDS = 180, 1200
 BUILDING = "host/simulation/"
 #: An error on the way to the simulation, not in it.
 ERROR_PLACE = re.compile(r"^/\S*/(?:amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
+#: The preset of which multipliers work twice a cycle.
+_PUMPED = "ecp5-85k-256"
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 FAILED_INSIDE = re.compile(r"(test_\w+\.\S+(?: .*)?) failed")
 
@@ -119,13 +121,14 @@ class Workplace:
 
     def hardware(self, mutant: Mutant | None, preset: str) -> str | None:
         """A digest of the core that is generated, before Yosys; None if there is an error."""
+        platform = f"Platform(is_pumped={preset == _PUMPED})"
         script = (
             "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.presets import PRESETS;"
             "from lutterfly.hdl.top_axi import TopAxi; from lutterfly.hdl.top_ip import TopIp;"
-            "from lutterfly.hdl.top_uart import TopUart;"
+            "from lutterfly.hdl.top_uart import TopUart; from lutterfly.hdl.parts.platforms import Platform;"
             f"config = PRESETS[{preset!r}];"
             "top = TopUart(config, 25_000_000) if config.arena.on_chip_bytes else TopIp(TopAxi(config));"
-            "text = rtlil.convert(top, name='top', emit_src=False);"
+            f"text = rtlil.convert(top, name='top', emit_src=False, platform={platform});"
             "print(hashlib.sha256(text.encode()).hexdigest())"
         )
         tree = self.copy(mutant)
@@ -169,7 +172,7 @@ class Workplace:
 
     def differs(self, mutant: Mutant) -> bool:
         """Whether any configuration's hardware differs from that without the mutant."""
-        for preset in ("tiny", "ecp5-85k", "ecp5-25k-on-chip"):
+        for preset in ("tiny", "ecp5-85k", "ecp5-25k-on-chip", _PUMPED):
             if preset not in self.digests:
                 self.digests[preset] = self.hardware(None, preset)
                 if self.digests[preset] is None:
