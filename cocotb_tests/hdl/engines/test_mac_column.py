@@ -33,7 +33,6 @@ KINDS = {
     "binary": {"is_binary": True},
     "winograd": {"step": PHASED},
     "winograd, lends, binary": {"step": PHASED, "is_borrowed": True, "is_binary": True},
-    "winograd of look-up tables": {"step": PHASED, "is_block": False},
 }
 
 
