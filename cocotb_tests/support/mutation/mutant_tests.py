@@ -205,6 +205,7 @@ NETLIST = (
     "cocotb_tests/synth/mapped/test_fold.py",
     "cocotb_tests/synth/test_pumped.py",
     "cocotb_tests/synth/test_clock_groups.py",
+    "cocotb_tests/synth/test_synth.py",
     *(f"cocotb_tests/synth/netlist/test_{name}.py" for name in ("expressions", "cells", "blocks", "translate")),
     "cocotb_tests/host/twin/test_netlist.py",
 )
