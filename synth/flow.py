@@ -193,10 +193,15 @@ def find_device(name: str) -> Device:
     return DEVICES[name]
 
 
-def _checked(device: str, speed: int, mhz: float | None, seeds: Sequence[int]) -> Device:
+def find_target(device: str, speed: int, mhz: float | None) -> Device:
+    """The device of a name, in a speed grade and with a clock to reach, its own if ``mhz`` is None; ValueError, if
+    there is none."""
     found = find_device(device).of_speed(speed)
-    if mhz is not None:
-        found = found.to_reach(mhz)
+    return found if mhz is None else found.to_reach(mhz)
+
+
+def _checked(device: str, speed: int, mhz: float | None, seeds: Sequence[int]) -> Device:
+    found = find_target(device, speed, mhz)
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
     check_tools()
@@ -210,8 +215,8 @@ def place_design(
     log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
     # A clock that is missed is for the caller to judge. The default router, though better for a small component, hardly
     # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
-    # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device: there
-    # such wires leave no way for others, and the router would never end.
+    # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device and
+    # misses the aim by far, for which the router may never end.
     routing = [] if platform.is_pumped else ["--tmg-ripup"]
     options = [
         *device.options,

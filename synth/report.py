@@ -11,6 +11,7 @@ from pathlib import Path
 from ..hdl.parts.pumped_multipliers import DOUBLE
 from .device import Device
 
+#: The clock in MHz of a cycle of a nanosecond.
 _NS = 1000.0
 #: nextpnr's names of what is counted. Carry chains and distributed RAM are look-up tables too.
 _CELLS = {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", "bram": "DP16KD"}

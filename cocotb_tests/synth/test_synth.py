@@ -14,9 +14,10 @@ from amaranth.lib.wiring import In
 
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.hdl.parts.platforms import Platform
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers, Turn
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
@@ -296,16 +297,12 @@ class Pair(wiring.Component):
     """Two products of factors that are registered outside, by one multiplier."""
 
     def __init__(self) -> None:
-        self.bank = MultiplierBank(1, a_width=8, b_width=8)
-        super().__init__({"bank_0": In(self.bank), "bank_1": In(self.bank)})
+        bank = MultiplierBank(1, a_width=8, b_width=8)
+        super().__init__({"bank_0": In(bank), "bank_1": In(bank)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.turn = turn = Turn()
-        m.submodules.pair = pair = PumpedMultipliers((self.bank, self.bank))
-        m.d.comb += pair.is_second.eq(turn.is_second)
-        for outside, inside in ((self.bank_0, pair.bank_0), (self.bank_1, pair.bank_1)):
-            wiring.connect(m, wiring.flipped(outside), inside)
+        connect_pumped(m, [wiring.flipped(self.bank_0), wiring.flipped(self.bank_1)])
         return m
 
 

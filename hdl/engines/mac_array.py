@@ -91,8 +91,6 @@ class MacArray(EngineComponent):
     def elaborate(self, platform) -> Module:
         m = Module()
         step, word, first_word, controls = self._elaborate_entry(m, platform)
-        products: list[data.View] = []
-        totals: list[Value] = []
         steps, words, uncounted_of = [step], [word], []
         columns: list[MacColumn] = []
         is_pumped = platform_of(platform).is_pumped and self.columns > 1
@@ -134,12 +132,11 @@ class MacArray(EngineComponent):
                 *(column.control.eq(control) for control in controls[index : index + 1]),
             ]
             columns.append(column)
-            products.append(column.products)
-            totals.append(column.total)
             if self.hops[index] == max(self.hops):
                 column_fired = column.fired
         if is_pumped:
             connect_pumped(m, [column.bank for column in columns])
+        products, totals = ([getattr(column, name) for column in columns] for name in ("products", "total"))
         self._elaborate_results(m, platform, steps, products, column_fired, totals)
         return m
 

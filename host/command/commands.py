@@ -126,9 +126,7 @@ def synth(
     from ...synth import flow, tools
     from ...synth.report import ReportError
 
-    target = flow.find_device(device).of_speed(speed)
-    if mhz is not None:
-        target.to_reach(mhz)
+    target = flow.find_target(device, speed, mhz)
     found = find_config(config or target.preset, cores)
     folder = cache.default_root() / "synth" / f"{found.hash:08x}-{target.name}-{target.speed}"
     try:

@@ -18,11 +18,10 @@ module EHXPLLL (
     assign LOCK = cycles[3];
 
     // Registers for both, so that edges which are one event are one here.
-    reg half = 0, fast = 0, slow = 0;
+    reg fast = 0, slow = 0;
     always @(posedge CLKI) begin
-        half <= ~half;
         fast <= ~fast;
-        if (half) slow <= ~slow;
+        if (fast) slow <= ~slow;
     end
     wire used = CLKOS2_ENABLE == "ENABLED" ? slow : CLKI;
     assign CLKOP = used;

@@ -14,8 +14,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from double_clock import between, rest, rise
 
+from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers, Turn
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
 
 LANES = 3
 #: Bits of both factors, for each of the two columns.
@@ -32,20 +33,11 @@ class TwoPairs(wiring.Component):
     """Two of them, one behind the other, and what tells them whose turn it is."""
 
     def __init__(self, banks: tuple[MultiplierBank, MultiplierBank]):
-        self.banks = banks
         super().__init__({f"pair_{pair}_{place}": In(banks[place]) for pair in range(2) for place in range(2)})
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.turn = turn = Turn()
-        is_second = turn.is_second
-        for pair in range(2):
-            m.submodules[f"pair_{pair}"] = pumped = PumpedMultipliers(self.banks)
-            m.d.comb += pumped.is_second.eq(is_second)
-            is_second = pumped.next_is_second
-            for place in range(2):
-                outside = wiring.flipped(getattr(self, f"pair_{pair}_{place}"))
-                wiring.connect(m, outside, getattr(pumped, f"bank_{place}"))
+        connect_pumped(m, [wiring.flipped(getattr(self, name)) for name in self.signature.members])
         return m
 
 
