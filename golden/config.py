@@ -41,8 +41,8 @@ class Config:
     arena : ArenaConfig
         Whether the arena is on the chip, and how large; external memory where it is not given.
     hands_over : bool
-        Whether a command of another engine than the one before begins when the last result has left that one and the
-        result FIFO; else when it has been written.
+        Whether a command of another engine than the one before, or of bursts, begins when the last result has left that
+        one and the result FIFO; else when it has been written.
     """
 
     array: ArrayConfig

@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.config import Config
+from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, FPC, MAC, MAXIMUM
+from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.isa import COMPUTE
 from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.presets import PRESETS
@@ -24,6 +28,13 @@ CONFIGS = {
     "tiny, hands over": dataclasses.replace(TINY, hands_over=True),
     "large": PRESETS["large"],
     "rows": MIXED["rows"],
+    # Bursts of up to eight results, of a group each if they are finished in whole.
+    "bursts, hand over": dataclasses.replace(
+        TINY,
+        array=ArrayConfig(lanes=4, columns=4, requant_lanes=2),
+        engines=EngineConfigs.of(MAC, MAXIMUM, ADD, DEPTHWISE, FPC, FPC=FpcConfig(32)),
+        hands_over=True,
+    ),
 }
 
 
@@ -36,7 +47,10 @@ def command(engine: int, **fields: int) -> dict[str, int]:
 
 def drawn(config: Config, rng: np.random.Generator) -> dict[str, int]:
     chains = config.engines[DEPTHWISE].chains
-    engine = int(rng.choice([MAC, MAXIMUM, ADD, *[DEPTHWISE] * (chains > 1)]))
+    engine = int(rng.choice([MAC, MAXIMUM, ADD, *[DEPTHWISE] * (chains > 1), *[FPC] * (FPC in config.engines)]))
+    if engine == FPC:
+        counts = {name: int(rng.integers(1, 6)) for name in ("middle", "inner")}
+        return command(FPC, **counts) | SPECIFICATIONS[FPC].random_window(config, rng, 8).fields
     most = config.array.columns if engine == MAC else config.array.lanes
     lanes = int(rng.integers(1, most + 1))
     loops = dict(zip(("outer", "middle", "inner"), (int(n) for n in rng.integers(1, 6, 3)), strict=True))
@@ -49,11 +63,12 @@ def drawn(config: Config, rng: np.random.Generator) -> dict[str, int]:
 
 def groups_of(config: Config, fields: dict[str, int]) -> list[int]:
     """Groups of the results of each window, in the order of issue."""
+    at_once = config.array.lanes if fields.get("direct") else config.array.requant_lanes
     found = []
     for i, _, k in itertools.product(*(range(fields[name]) for name in ("outer", "middle", "inner"))):
         tile, tiles = (k, fields["inner"]) if fields["tile_inner"] else (i, fields["outer"])
         lanes = fields["lanes"] if tile < tiles - 1 else fields["last_lanes"]
-        found.append(-(-lanes // config.array.requant_lanes) * (1 + fields["further"]))
+        found.append(-(-lanes // at_once) * (1 + fields["further"]))
     return found
 
 
@@ -66,22 +81,23 @@ def played(
     for fields, after in commands:
         ahead = None if engine is None else lead(config, fields, engine, after=after)
         engine, latency = fields["engine"], landing_latency(config, fields)
+        is_burst = engine == FPC
         issues.append([])
         landings.append([])
         for number, groups in enumerate(groups_of(config, fields)):
             steps: list[int] = []
             while len(steps) < fields["steps"]:
                 waits = not number and not steps and ahead is not None and now < landed - ahead
-                ends = len(steps) == fields["steps"] - 1
+                counts = not steps if is_burst else len(steps) == fields["steps"] - 1
                 backlog_before = backlog
                 backlog = max(backlog - 1, 0)
                 if (
                     not waits
-                    and not (ends and backlog_before > backlog_limit(config, engine))
-                    and rng.random() >= p_stall
+                    and not (counts and backlog_before > backlog_limit(config, engine))
+                    and (rng.random() >= p_stall or (is_burst and steps))
                 ):
                     steps.append(now)
-                    if ends:
+                    if counts:
                         backlog += groups + (number == 0)
                         landed = now + latency + backlog - 1
                 now += 1
@@ -125,11 +141,10 @@ def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
     for one in (config, over):
         assert lead(one, same, MAC, after=False) is None
         assert lead(one, same, MAC, after=True) == 0
-        assert lead(one, burst, FPC, after=False) == 0
-        assert lead(one, burst, MAC, after=False) == lead(one, same, FPC, after=False) == 0
-        assert lead(one, other, MAC, after=True) == 0
-    assert lead(config, other, MAC, after=False) == 0
-    assert lead(over, other, MAC, after=False) == finish
+        assert lead(one, other, MAC, after=True) == lead(one, burst, FPC, after=True) == 0
+    for one, before in ((other, MAC), (burst, FPC), (burst, MAC), (same, FPC)):
+        assert lead(config, one, before, after=False) == 0
+        assert lead(over, one, before, after=False) == finish
     assert 0 < finish < landing_latency(over, same)
 
 

@@ -9,13 +9,17 @@ import numpy as np
 import onnx
 import pytest
 
-from lutterfly.golden.engines import WINOGRAD
+from lutterfly.golden.config_parts import ArrayConfig
+from lutterfly.golden.engines import DEPTHWISE, FPC, WINOGRAD
+from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import MemorySettings
+from networks.butterflies import with_fast_pointwise
 from oracles.exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
 pytestmark = needs_reference
@@ -28,6 +32,13 @@ BOUNDS = {"ad": 3_000, "ic": 122_800, "kws": 31_600, "vww": 102_400}
 SQUARE = PRESETS["ecp5-85k-256"]
 #: And two results of three taps by four products.
 SQUARE_PAIRS = dataclasses.replace(SQUARE, engines=SQUARE.engines.having(WINOGRAD, WinogradConfig()))
+#: As many requantisers as columns, five rows of depthwise layers at once, a butterfly, all commands resident.
+SQUARE_FAST = dataclasses.replace(
+    SQUARE,
+    array=ArrayConfig(lanes=16, columns=16, requant_lanes=16),
+    engines=SQUARE.engines.having(FPC, FpcConfig(256)).having(DEPTHWISE, DepthwiseConfig(taps=3, chains=5)),
+    resident_commands=64,
+)
 SQUARE_BOUNDS = {"ad": 2_867, "ic": 56_000, "kws": 15_500, "vww": 40_000}
 PAIRS_BOUNDS = SQUARE_BOUNDS | {"ic": 43_500}
 
@@ -94,6 +105,13 @@ def test_bytes_and_cycles_on_twice_the_columns(models_dir, network: str):
     assert_right(found)
     assert found.cycles <= PAIRS_BOUNDS[network]
     assert compile_model(data, SQUARE).predicted_cycles <= SQUARE_BOUNDS[network]
+
+
+def test_bytes_and_cycles_of_fast_layers_on_twice_the_columns(models_dir):
+    model = with_fast_pointwise(onnx.load(models_dir / "kws_qop.onnx"))
+    found = verify(model.SerializeToString(), SQUARE_FAST, samples=1)
+    assert_right(found)
+    assert found.cycles <= 8_000
 
 
 @pytest.mark.parametrize("network", NETWORKS)

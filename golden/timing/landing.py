@@ -25,12 +25,9 @@ def lead(config: Config, command: Mapping[str, int], before: int, *, after: bool
 
     ``before`` is the engine of the command before it, ``after`` what the command says.
     """
-    changes = command["engine"] != before
-    if after or any(specification(engine).issue.is_burst for engine in (before, command["engine"]) if changes):
+    if after:
         return 0
-    if specification(command["engine"]).issue.is_burst:
-        return 0
-    if changes:
+    if command["engine"] != before or specification(command["engine"]).issue.is_burst:
         return finish_latency(config) if config.hands_over else 0
     return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,6 +23,7 @@ from ..parts.device import RAM_LATENCY
 from ..parts.fifo import Buffer
 from ..parts.isa import ErrorReport, command_shape
 from ..parts.pipeline import delay
+from ..parts.sleep import Sleep
 from ..results.finishing import Finishing, finishing_latency
 from ..results.result_choice import ResultChoice
 from ..results.results import RESULTS_LATENCY, Results
@@ -80,7 +81,7 @@ class Compute(wiring.Component):
         m = Module()
         engines = [kind(self.config) for kind in dict.fromkeys(COMPONENTS[code] for code in self.config.engines)]
         for engine in engines:
-            m.submodules[component_name(engine)] = engine
+            m.submodules[component_name(engine)] = self._sleeper(m, platform, engine)
         m.submodules.windows = windows = Windows(
             self.config,
             landing_latency=self._landing_latency(engines),
@@ -137,6 +138,16 @@ class Compute(wiring.Component):
     def _finish_latency(self) -> int:
         """From an engine's result to where it may be read, both as their issues see it."""
         return RESULTS_LATENCY + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY
+
+    def _sleeper(self, m: Module, platform: object, engine: EngineComponent) -> Elaboratable:
+        """The engine, which in a simulation sleeps while it is not selected."""
+        if not engine.sleeps:
+            return engine
+        sleep = Sleep(m, platform, engine.selected.as_value().any(), cycles=max(engine.latencies.values()))
+        Assertions(m, platform).never(
+            ~sleep.awake & engine.result.valid, f"compute: a result of {component_name(engine)}, which is asleep"
+        )
+        return sleep.of(engine)
 
     def _landing_latency(self, engines: list[EngineComponent]) -> dict[Engine, int]:
         """For each engine, from the issue of a window's last step to two cycles before its result may be read."""

@@ -45,9 +45,9 @@ class Foresight(wiring.Component):
     results of all windows so far take at most, holds the last step of a window back while its result could overflow the
     result FIFO, and the first step of a burst, after which nothing can be held; ``landing``, the cycles until the last
     result can be read, holds the first step of a dependent command back. Where engines hand over, a command of another
-    engine is held back until ``landing`` is what every result takes from the result FIFO on. That none of this is ever
-    too small, whatever the commands, is proved in ``test_proof_foresight.py``; that the steps tell what they should,
-    and that nothing comes between those of a burst, in ``test_proof_windows.py``.
+    engine, or of bursts, is held back until ``landing`` is what every result takes from the result FIFO on. That none
+    of this is ever too small, whatever the commands, is proved in ``test_proof_foresight.py``; that the steps tell what
+    they should, and that nothing comes between those of a burst, in ``test_proof_windows.py``.
 
     Parameters
     ----------

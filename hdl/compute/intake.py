@@ -80,20 +80,22 @@ class Intake(wiring.Component):
             m.d.sync += waiting.eq(0)
 
         conditions = self._conditions(m, command)
-        changes = command.engine != self.last_engine
-        waits_for_engine = changes
+        waits_for, changes = command.after, command.engine != self.last_engine
+        # The settings of a burst stay beside all its words: what comes next is like another engine's.
+        is_of_burst = is_burst(command.engine, self.config)
         if self.config.hands_over:
-            waits_for_engine = changes & is_burst(self.last_engine, self.config)
             later = Signal(reset_less=True, name="next_changes")
-            m.d.sync += later.eq(changes)
+            m.d.sync += later.eq(changes | is_of_burst)
             m.d.comb += self.changes.eq(later)
+        else:
+            waits_for = command.after | changes | is_of_burst
         fulfilled, waits = Signal(len(conditions), reset_less=True), Signal(reset_less=True)
         m.d.sync += [
             looked_at.eq(waiting & ~self.take),
             checked.eq(looked_at & ~self.take),
             fulfilled.eq(Cat(conditions)),
             legal.eq(fulfilled.all()),
-            waits.eq(command.after | waits_for_engine | is_burst(command.engine, self.config)),
+            waits.eq(waits_for),
         ]
         m.d.comb += [self.ready.eq(checked & legal), self.illegal.eq(checked & ~legal), self.waits.eq(waits)]
         for name, skip in (("beginning", 0), ("continuation", command.skip)):

@@ -109,6 +109,9 @@ class EngineComponent(wiring.Component):
         The hardware of those finishes of its engines that have any of their own.
     is_narrow : bool
         Its results are signed numbers of ``NARROW_BITS`` bits; no others are kept. Those of bursts must be.
+    sleeps : bool
+        In a simulation the whole of it may stand still while none of its engines is selected: no other engine needs it
+        then, and it has no part that sleeps by itself.
 
     Members
     -------
@@ -133,3 +136,4 @@ class EngineComponent(wiring.Component):
     memory: LocalMemory | None = None
     finishes: ClassVar[tuple[type[FinishComponent], ...]] = ()
     is_narrow: ClassVar[bool] = False
+    sleeps: ClassVar[bool] = True

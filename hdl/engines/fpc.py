@@ -48,6 +48,8 @@ class FastPointwise(EngineComponent):
 
     finishes: ClassVar = (ShiftFinish,)
     is_narrow: ClassVar = True
+    # The butterfly does, and its factors.
+    sleeps: ClassVar = False
 
     def __init__(self, config: Config):
         self.config = config

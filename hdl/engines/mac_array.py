@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In
@@ -56,6 +58,9 @@ class MacArray(EngineComponent):
     weights : In(columns x lanes x signed(8))
         Column j's come j cycles after their activation word, or by ``weight_times``.
     """
+
+    # Others borrow of it, and what counts bits does.
+    sleeps: ClassVar = False
 
     def __init__(self, config: Config):
         self.config = config

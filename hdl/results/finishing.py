@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from amaranth.hdl import Cat, Module, Mux, signed, unsigned
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -23,6 +23,7 @@ from ..engines.finish import (
 )
 from ..parts.device import RAM_LATENCY
 from ..parts.pipeline import delay
+from ..parts.sleep import Sleep
 from .addends import Addends
 from .place import Place
 from .requant import LATENCY as REQUANT_LATENCY
@@ -106,19 +107,26 @@ class Finishing(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         for flag, component in self.finishes.items():
-            m.submodules[flag.removeprefix("is_")] = component
+            m.submodules[flag.removeprefix("is_")] = self._sleeper(m, platform, flag, component)
         m.submodules.tables = self.tables
         for code, owner in self.memories.items():
             given = getattr(self, self.write_name(code))
             m.d.comb += [getattr(owner.write, name).eq(getattr(given, name)) for name in ("addr", "data", "en")]
-        self._elaborate_requantisers(m)
+        self._elaborate_requantisers(m, platform)
         if self.has_whole:
             self._elaborate_whole(m)
         place = delay(m, self.place, finishing_latency(self.config), name="place")
         m.d.comb += [self.finished_place.eq(place), self.codes.eq(self.tables.values)]
         return m
 
-    def _elaborate_requantisers(self, m: Module) -> None:
+    def _sleeper(self, m: Module, platform: object, flag: str, component: FinishComponent) -> Elaboratable:
+        """A finish, which in a simulation sleeps while no group is its and nothing is written to its memory."""
+        used = self.place.valid & self.settings[flag]
+        if component.memory is not None:
+            used |= getattr(self, self.write_name(component.memory)).en
+        return Sleep(m, platform, used, cycles=finishing_latency(self.config)).of(component)
+
+    def _elaborate_requantisers(self, m: Module, platform: object) -> None:
         """Add, scale, round and clamp in each lane, and look the codes up."""
         parameters = [data.View(Parameter, self.parameters[lane]) for lane in range(self.lanes)]
         given = {flag: one for flag, one in self.finishes.items() if not one.finish.is_whole}
@@ -129,8 +137,12 @@ class Finishing(wiring.Component):
             *(bias.eq(parameter.bias) for bias, parameter in zip(addends.biases, parameters, strict=True)),
         ]
         settings = delay(m, self.settings, addends.latency, name="settings")
+        # In a simulation they sleep while no group is theirs.
+        whole = [self.settings[flag] for flag, component in self.finishes.items() if component.finish.is_whole]
+        sleep = Sleep(m, platform, self.place.valid & ~Cat(whole).any(), cycles=finishing_latency(self.config))
         for lane, parameter in enumerate(parameters):
-            m.submodules[f"requantiser_{lane}"] = requantiser = Requantiser()
+            requantiser = Requantiser()
+            m.submodules[f"requantiser_{lane}"] = sleep.of(requantiser)
             m.d.comb += [
                 requantiser.addends.eq(addends.addends[lane]),
                 requantiser.scale.eq(delay(m, parameter.scale, addends.latency, name=f"scale_{lane}")),

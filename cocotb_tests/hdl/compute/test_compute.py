@@ -22,6 +22,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
+from lutterfly.hdl.parts.platforms import SIMULATED
 from quantised.fpc_configs import FPC_CONFIGS
 
 COMMANDS = 40
@@ -43,6 +44,8 @@ CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
         engines=PRESETS["tiny"].engines.having(WINOGRAD, WinogradConfig()),
         hands_over=True,
     ),
+    # Bursts with a finish of their own between all other engines.
+    "bursts, hand over": dataclasses.replace(FPC_CONFIGS["bottom-up"], hands_over=True),
 }
 #: The butterfly of `ecp5-85k` has a column of multipliers of its own, that of "top-down" runs networks, and all engines
 #: of a small core are in test_other_engines.py.
@@ -57,6 +60,11 @@ CONFIGS |= IN_REGRESS
 )
 def test_matches_golden(simulate, name: str) -> None:
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
+
+
+def test_matches_golden_where_parts_sleep(simulate) -> None:
+    name = "bursts, hand over"
+    simulate(Compute(CONFIGS[name]), env={"CONFIG": name}, platform=SIMULATED)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")

@@ -80,9 +80,8 @@ async def every_command(dut) -> None:
         assert (ready, illegal) == (1, 0), number
         is_burst = SPECIFICATIONS[command["engine"]].issue.is_burst
         is_other = command["engine"] != last_engine
-        waits_for_engine = is_other and (not config.hands_over or SPECIFICATIONS[last_engine].issue.is_burst)
-        assert waits == (command["after"] or waits_for_engine or is_burst), number
-        assert changes == [is_other] * config.hands_over, number
+        assert waits == (command["after"] or (not config.hands_over and (is_other or is_burst))), number
+        assert changes == [is_other or is_burst] * config.hands_over, number
         assert unpack(beginning, Position) == first_step(command, 0)
         assert unpack(continuation, Position) == first_step(command, command["skip"])
         assert offered == pack({"index": 0, **payload(command)}, SHAPE)

@@ -272,7 +272,12 @@ class ForesightProof(Proof):
             step.payload.waits.eq(self.free(name="waits")),
             *([step.payload.changes.eq(self.free(name="changes"))] if self.config.hands_over else []),
             step.payload.engine.eq(Mux(is_burst, self._engine("burst"), self._engine("several", is_kind=is_several))),
-            Assume(~(step.valid & begins) | step.payload.waits | (is_burst == was_burst) & (is_several == was_several)),
+            Assume(
+                ~(step.valid & begins)
+                | step.payload.waits
+                | (step.payload.changes if self.config.hands_over else 0)
+                | (is_burst == was_burst) & (is_several == was_several)
+            ),
             self.gate.halt.eq(self.free(name="holds")),
             issue.eq(step.valid & step.ready),
             self.results.result.valid.eq(issue | (coming != 0)),
@@ -517,7 +522,7 @@ _GATE = {
     "burst limit": ("backlog > limit", "backlog > limit + 1"),
     # What the core did when bursts were new.
     "counter": ("max(limits.values()) + ", "_SINGLE_LIMIT + "),
-    "landing": ("landing <= 1", "landing <= 2"),
+    "landing": ("(landing <= 1))]", "(landing <= 2))]"),
     "waits": ("waits = step.waits & ~landed", "waits = step.waits & 0"),
     "handed": ("landing <= 1 + self.finish_latency", "landing <= 2 + self.finish_latency"),
     "changes": ("waits |= step.changes & ~handed", "waits |= step.changes & 0"),

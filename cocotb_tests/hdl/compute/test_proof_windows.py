@@ -3,7 +3,7 @@
 The proof of Foresight with Results takes it from here: results of a burst arrive one each cycle, because its steps are
 issued so; the gate is asked at its first step; it is told of all groups and of the pause; and it is asked to wait where
 a command depends on those before it, the engine changes, or a command of bursts begins. Where engines hand over, it is
-told where the engine changes, and asked to wait if one of both is one of bursts.
+told of the latter two instead.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Row:
     may have several results, or depends on those before it. What comes in at the end is free.
     """
 
-    def __init__(self, proof: Proof, m: Module, *, runs: Signal, moves: Value, has_several: bool):
+    def __init__(self, proof: Proof, m: Module, *, runs: Signal, moves: Value, config: Config):
         rows, served = {}, {}
         for name, init in (("window", 1), ("command", 1), ("burst", 0), ("several", 0), ("after", 0), ("first", 0)):
             rows[name] = [Signal(name=f"{name}_{place}") for place in range(LENGTH)]
@@ -62,7 +62,7 @@ class Row:
                     Assume(~runs | begins_command | (rows[name][place] == begins[name][place]))
                     for name in ("burst", "several", "after")
                 ),
-                Assume(~runs | ~rows["several"][place] | has_several & ~rows["burst"][place]),
+                Assume(~runs | ~rows["several"][place] | (DEPTHWISE in config.engines) & ~rows["burst"][place]),
                 # Of the first window of its command.
                 rows["first"][place].eq(begins_command | begins["first"][place] & ~begins["window"][place]),
             ]
@@ -71,15 +71,17 @@ class Row:
         self.begins_window, self.begins_command = Array(begins["window"]), Array(begins["command"])
         self.was_burst = Array(begins["burst"])
         self.is_several, self.was_several = Array(rows["several"]), Array(begins["several"])
-        waits = zip(begins["command"], rows["after"], rows["burst"], begins["burst"], strict=False)
-        self.waits = Array(begins & (after | is_burst | was_burst) for begins, after, is_burst, was_burst in waits)
         self.after = Array(rows["after"])
         #: There is one engine of each kind.
         kinds = zip(*(flags[name] for name in ("burst", "several") for flags in (rows, begins)), strict=False)
-        self.changes = Array(
-            begins & ((is_burst ^ was_burst) | (is_several ^ was_several))
+        changes = [
+            begins & (is_burst | was_burst | (is_several ^ was_several))
             for begins, (is_burst, was_burst, is_several, was_several) in zip(begins["command"], kinds, strict=False)
-        )
+        ]
+        waits = [begins & after for begins, after in zip(begins["command"], rows["after"], strict=False)]
+        if not config.hands_over:
+            waits = [after | change for after, change in zip(waits, changes, strict=True)]
+        self.waits, self.changes = Array(waits), Array(changes)
 
 
 class WindowsProof(Proof):
@@ -103,7 +105,7 @@ class WindowsProof(Proof):
         leave_out(unit.loops, unit.lookup)
         runs, walked = Signal(), Signal(range(LENGTH))
         m.d.sync += [runs.eq(1), walked.eq(walked + unit.walk - unit.issue)]
-        row = Row(self, m, runs=runs, moves=unit.issue, has_several=DEPTHWISE in self.config.engines)
+        row = Row(self, m, runs=runs, moves=unit.issue, config=self.config)
         given = self.windows.command
         m.d.comb += [
             given.valid.eq(self.free(name="offers") & runs),
@@ -209,9 +211,8 @@ class WindowsProof(Proof):
 
     def _check_intake(self, m: Module, unit: SimpleNamespace, intake: SimpleNamespace) -> None:
         given = unit.intake.offered
-        changes = given.engine != unit.command.engine
-        waits = given.after | (changes & _is_burst(unit.command) if self.config.hands_over else changes)
-        waits |= _is_burst(given)
+        changes = (given.engine != unit.command.engine) | _is_burst(given)
+        waits = given.after if self.config.hands_over else given.after | changes
         m.d.comb += [
             Assert(~intake.waiting | self._is_built(given)),
             Assert(self._is_built(unit.command)),
@@ -292,10 +293,10 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
                 ),
                 (windows, "Cat(Const((1 << all_bits) - 1, all_bits), begins)", "Const((1 << all_bits) - 1, all_bits)"),
                 (windows, "begins.eq(first_window)", "begins.eq(first_window & found.first)"),
-                (intake, " | waits_for_engine |", " |"),
-                (intake, " | is_burst(command.engine, self.config))", ")"),
-                (intake, "changes & is_burst(self.last_engine, self.config)", "Const(0)"),
-                (intake, "later.eq(changes)", "later.eq(changes & command.after)"),
+                (intake, "later.eq(changes | is_of_burst)", "later.eq(changes)"),
+                (intake, "later.eq(changes | is_of_burst)", "later.eq(is_of_burst)"),
+                (intake, "later.eq(changes | is_of_burst)", "later.eq((changes | is_of_burst) & command.after)"),
+                (intake, "waits.eq(waits_for)", "waits.eq(changes)"),
                 (windows, "foreseen.changes.eq(first & changes)", "foreseen.changes.eq(changes)"),
                 (intake, "            command.lanes <= limit,\n", ""),
             ]
