@@ -121,7 +121,7 @@ class Workplace:
 
     def hardware(self, mutant: Mutant | None, preset: str) -> str | None:
         """A digest of the core that is generated, before Yosys; None if there is an error."""
-        platform = f"Platform(is_pumped={preset == _PUMPED})"
+        platform = f"Platform(is_pumped={preset == _PUMPED}, sleeps=True)"
         script = (
             "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.presets import PRESETS;"
             "from lutterfly.hdl.top_axi import TopAxi; from lutterfly.hdl.top_ip import TopIp;"
