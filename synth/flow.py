@@ -22,7 +22,7 @@ from .floorplan import floorplan
 from .harness import Harness, constraints
 from .mapped.absorb import absorb_registers
 from .mapped.fold import fold_terms
-from .pumped import is_pumped, place_factors
+from .pumped import is_pumped
 from .report import Placement, Report, read_placement
 from .tools import FlowError, check_tools, run_tool
 
@@ -150,8 +150,6 @@ def map_design(
     mapped = map_cells(design, folder, target, progress, platform=platform)
     progress("floorplan")
     floorplan(mapped, target.sites, tiles=target.tiles)
-    if platform.is_pumped:
-        place_factors(mapped)
     (folder / "top.json").write_text(json.dumps(mapped))
 
 
