@@ -140,10 +140,13 @@ class Compute(wiring.Component):
         return RESULTS_LATENCY + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY
 
     def _sleeper(self, m: Module, platform: object, engine: EngineComponent) -> Elaboratable:
-        """The engine, which in a simulation sleeps while it is not selected."""
+        """The engine, which in a simulation sleeps while it is not selected and nothing is written to its memory."""
         if not engine.sleeps:
             return engine
-        sleep = Sleep(m, platform, engine.selected.as_value().any(), cycles=max(engine.latencies.values()))
+        used = engine.selected.as_value().any()
+        if engine.memory is not None:
+            used |= engine.write.en
+        sleep = Sleep(m, platform, used, cycles=max(engine.latencies.values()))
         Assertions(m, platform).never(
             ~sleep.awake & engine.result.valid, f"compute: a result of {component_name(engine)}, which is asleep"
         )

@@ -110,8 +110,8 @@ class EngineComponent(wiring.Component):
     is_narrow : bool
         Its results are signed numbers of ``NARROW_BITS`` bits; no others are kept. Those of bursts must be.
     sleeps : bool
-        In a simulation the whole of it may stand still while none of its engines is selected: no other engine needs it
-        then, and it has no part that sleeps by itself.
+        In a simulation the whole of it may stand still while none of its engines is selected and nothing is written to
+        its memory: no other engine needs it then, and it has no part that sleeps by itself.
 
     Members
     -------
