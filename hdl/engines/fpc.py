@@ -48,7 +48,7 @@ class FastPointwise(EngineComponent):
 
     finishes: ClassVar = (ShiftFinish,)
     is_narrow: ClassVar = True
-    # The butterfly does, and its factors.
+    # Its butterfly does so by itself.
     sleeps: ClassVar = False
 
     def __init__(self, config: Config):

@@ -59,7 +59,7 @@ class MacArray(EngineComponent):
         Column j's come j cycles after their activation word, or by ``weight_times``.
     """
 
-    # Others borrow of it, and what counts bits does.
+    # Others borrow of it, and what counts bits sleeps by itself.
     sleeps: ClassVar = False
 
     def __init__(self, config: Config):

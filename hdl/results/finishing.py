@@ -123,7 +123,7 @@ class Finishing(wiring.Component):
         """A finish, which in a simulation sleeps while no group is its and nothing is written to its memory."""
         used = self.place.valid & self.settings[flag]
         if component.memory is not None:
-            used |= getattr(self, self.write_name(component.memory)).en
+            used |= component.write.en
         return Sleep(m, platform, used, cycles=finishing_latency(self.config)).of(component)
 
     def _elaborate_requantisers(self, m: Module, platform: object) -> None:
