@@ -137,6 +137,19 @@ class Config:
         return column - (1 if column < self.row_columns else self.row_columns)
 
     @property
+    def column_pairs(self) -> tuple[tuple[int, int], ...]:
+        """Each two neighbouring columns, that one first whose words come first, for hardware which they have in common:
+        from two rows, where there are some, so that a pair's words and sums all go to the same pairs."""
+        columns, of_row = self.array.columns, self.row_columns
+        pairs: list[tuple[int, int]] = []
+        alone: list[int] = []
+        for first in range(0, columns, 2 * of_row):
+            upper, lower = (range(begin, min(begin + of_row, columns)) for begin in (first, first + of_row))
+            pairs += zip(upper, lower, strict=False)
+            alone += upper[len(lower) :]
+        return (*pairs, *zip(alone[::2], alone[1::2], strict=True))
+
+    @property
     def weight_word_bytes(self) -> int:
         """Bytes of one weight word: lanes weights for each column."""
         return self.array.lanes * self.array.columns

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.engines import DEPTHWISE
 from ..parts.device import MULTIPLIER_LATENCY
-from ..parts.pipeline import delay
+from ..parts.pipeline import delay, spread
 from .engine import ACCUMULATOR_BITS
 
 __all__ = ["ColumnHop", "chain_results"]
+
+#: Cycles in which what a chain is told gets to its lanes.
+_SPREADS = 3
 
 
 class ColumnHop(wiring.Component):
@@ -72,49 +75,55 @@ class ColumnHop(wiring.Component):
         return m
 
 
-def chain_results(m: Module, config: Config, steps: list, products: list) -> tuple[Signal, list[Signal]]:
-    """The results of all chains, of which those of a window come one after the other.
+def chain_results(m: Module, config: Config, steps: list, products: list) -> tuple[list[Value], list[Signal]]:
+    """The results of all chains, of which those of a window come one after the other; and that they do, for each lane.
 
     ``steps`` and ``products`` are those of all columns.
     """
-    taps, chains = config.engines[DEPTHWISE].taps, config.engines[DEPTHWISE].chains
+    taps, chains, lanes = config.engines[DEPTHWISE].taps, config.engines[DEPTHWISE].chains, config.array.lanes
     if chains == 1:
         return _chain(m, config, products, steps[taps - 1], 0)
-    fired, chosen = (
-        Signal(),
-        [
-            Signal(signed(ACCUMULATOR_BITS), name=f"chosen_{lane}", reset_less=True)
-            for lane in range(config.array.lanes)
-        ],
-    )
+    chosen = [Signal(signed(ACCUMULATOR_BITS), name=f"chosen_{lane}", reset_less=True) for lane in range(lanes)]
+    fired = [Signal(name=f"fired_{lane}", reset_less=True) for lane in range(lanes)]
     of_chains = []
     for chain in range(chains):
         first = chain * taps
         of_chains.append(_chain(m, config, products[first:], steps[first + taps - 1], chain))
-    m.d.sync += fired.eq(Cat(own for own, _ in of_chains).any())
+    m.d.sync += [here.eq(Cat(own[lane] for own, _ in of_chains).any()) for lane, here in enumerate(fired)]
     for own, totals in of_chains:
-        with m.If(own):
-            m.d.sync += [result.eq(total) for result, total in zip(chosen, totals, strict=True)]
-    return fired, chosen
+        for lane, total in enumerate(totals):
+            with m.If(own[lane]):
+                m.d.sync += chosen[lane].eq(total)
+    return list(fired), chosen
 
 
 def _chain(
     m: Module, config: Config, products: list, last_tap_step: data.View, chain: int
-) -> tuple[Signal, list[Signal]]:
+) -> tuple[list[Value], list[Signal]]:
     """Add each lane's products up from column to column of a chain, and then over the steps of the window."""
-    name = f"chain_{chain}" if chain else "chain"
+    name, engine, lanes = f"chain_{chain}" if chain else "chain", config.engines[DEPTHWISE], config.array.lanes
     sums = list(products[0])
-    for tap in range(1, config.engines[DEPTHWISE].taps):
+    for tap in range(1, engine.taps):
         held = [delay(m, value, 1, name=f"{name}_{tap}_{lane}") for lane, value in enumerate(sums)]
         sums = [value + product for value, product in zip(held, products[tap], strict=True)]
-    step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1, name=f"{name}_step")
-    fired, totals = Signal(), []
+    # Several chains lie far apart, and so do their lanes.
+    spreads = _SPREADS if engine.chains > 1 else 0
+    step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1 - spreads, name=f"{name}_step")
+    of_all, totals = Signal(), []
     fires = step.valid & step.fire & step.chain
-    m.d.sync += fired.eq(fires & (step.fields.depthwise.further >= chain) if chain else fires)
+    if chain:
+        fires &= step.fields.depthwise.further >= chain
+    if spreads:
+        fired = spread(m, fires, lanes, cycles=spreads + 1, name=f"{name}_fired")
+    else:
+        fired = [of_all] * lanes
+        m.d.sync += of_all.eq(fires)
+    valid = spread(m, step.valid, lanes, cycles=spreads, name=f"{name}_valid")
+    clear = spread(m, step.clear, lanes, cycles=spreads, name=f"{name}_clear")
     for lane, value in enumerate(sums):
         settled = delay(m, value, 1, name=f"{name}_sum_{lane}")
         total = Signal(signed(ACCUMULATOR_BITS), name=f"{name}_total_{lane}", reset_less=True)
-        with m.If(step.valid):
-            m.d.sync += total.eq(Mux(step.clear, 0, total) + settled)
+        with m.If(valid[lane]):
+            m.d.sync += total.eq(Mux(clear[lane], 0, total) + settled)
         totals.append(total)
     return fired, totals

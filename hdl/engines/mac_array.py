@@ -140,7 +140,9 @@ class MacArray(EngineComponent):
             if self.hops[index] == max(self.hops):
                 column_fired = column.fired
         if is_pumped:
-            connect_pumped(m, [column.bank for column in columns])
+            # First columns are the borrowed ones. Factors of the second turn pass a register, in front of which is
+            # time to choose between lender and borrower.
+            connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.config.column_pairs])
         products, totals = ([getattr(column, name) for column in columns] for name in ("products", "total"))
         self._elaborate_results(m, platform, steps, products, column_fired, totals)
         return m
@@ -227,10 +229,10 @@ class MacArray(EngineComponent):
             checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
 
     def _elaborate_both_results(
-        self, m: Module, platform, column_fired: Signal, totals: list, chain_fired: Signal, chain_totals: list
+        self, m: Module, platform, column_fired: Signal, totals: list, chain_fired: list, chain_totals: list
     ) -> None:
         """Choose between the totals of columns and those of lanes."""
-        chain_later = delay(m, chain_fired, 1, name="chain_fired")
+        chain_later = delay(m, chain_fired[0], 1, name="chain_fired")
         m.d.comb += self.result.valid.eq(column_fired | chain_later)
         for lane, (result, chained) in enumerate(zip(self.result.lanes, chain_totals, strict=True)):
             waits = self._waits(lane) if lane < self.columns else -1
@@ -239,7 +241,7 @@ class MacArray(EngineComponent):
             elif waits:
                 # While totals wait for that of the last column, there is a register to choose in front of.
                 total = delay(m, totals[lane], waits - 1, name=f"total_{lane}")
-                total = delay(m, Mux(chain_fired, chained, total), 1, name=f"result_{lane}")
+                total = delay(m, Mux(chain_fired[lane], chained, total), 1, name=f"result_{lane}")
             else:
                 total = Mux(chain_later, delay(m, chained, 1, name=f"total_{lane}"), totals[lane])
             m.d.comb += result.eq(total)

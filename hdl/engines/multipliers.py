@@ -137,13 +137,13 @@ def connect_multipliers(m: Module, engines: Sequence[EngineComponent], lanes: in
     wiring.connect(m, arbiter.array, lender.borrowed_multipliers)
 
 
-def connect_pumped(m: Module, banks: Sequence[wiring.PureInterface]) -> None:
-    """Give each two neighbouring columns, of which these are the banks, multipliers that work twice a cycle."""
+def connect_pumped(m: Module, pairs: Sequence[tuple[wiring.PureInterface, wiring.PureInterface]]) -> None:
+    """Give each pair of columns, of which these are the banks, multipliers that work twice a cycle."""
     m.submodules.turn = turn = Turn()
     is_second = turn.is_second
-    for pair, ports in enumerate(zip(banks[::2], banks[1::2], strict=True)):
-        m.submodules[f"pumped_{pair}"] = pumped = PumpedMultipliers(tuple(port.signature for port in ports))
-        wiring.connect(m, ports[0], pumped.bank_0)
-        wiring.connect(m, ports[1], pumped.bank_1)
+    for number, banks in enumerate(pairs):
+        m.submodules[f"pumped_{number}"] = pumped = PumpedMultipliers(tuple(bank.signature for bank in banks))
+        wiring.connect(m, banks[0], pumped.bank_0)
+        wiring.connect(m, banks[1], pumped.bank_1)
         m.d.comb += pumped.is_second.eq(is_second)
         is_second = pumped.next_is_second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -12,6 +12,7 @@ from amaranth.utils import ceil_log2
 from ...golden.config import Config
 from ..parts.device import Ram
 from ..parts.pipeline import delay
+from ..parts.platforms import platform_of
 
 __all__ = ["WeightMemory"]
 
@@ -22,6 +23,8 @@ class WeightMemory(wiring.Component):
 
     Addresses travel from column to column as activation words do in the array, so that no weight has to wait in
     registers. So do writes, so that no register drives all columns; what is written before it is read is so in each.
+    Where two columns have multipliers in common, they have a block in common as well, so that it is beside them: the
+    weights of the one that wants them later wait.
     Engines that want their columns later say when: while such an engine is selected, each address waits in front of a
     column as long as the words do.
 
@@ -63,10 +66,18 @@ class WeightMemory(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        column_bits = ceil_log2(self.columns)
         port = self.write
         write = Signal(data.StructLayout({name: getattr(port, name).shape() for name in port.signature.members}))
         m.d.comb += [write[name].eq(getattr(port, name)) for name in port.signature.members]
+        if platform_of(platform).is_pumped and self.columns > 1 and not self.times:
+            self._elaborate_pairs(m, write)
+        else:
+            self._elaborate_columns(m, write)
+        return m
+
+    def _elaborate_columns(self, m: Module, write: data.View) -> None:
+        """A block for each column; writes go from one to the next."""
+        column_bits = ceil_log2(self.columns)
         read_addresses: list[Value] = []
         waits = {name: self._waits(times) for name, times in self.times.items()}
         for index in range(self.columns):
@@ -92,7 +103,39 @@ class WeightMemory(wiring.Component):
                 ram.write_data.eq(write.data),
                 ram.write_enable.eq(is_own),
             ]
-        return m
+
+    def _elaborate_pairs(self, m: Module, write: data.View) -> None:
+        """A block for each two columns, whose bytes for a lane lie side by side; writes go with the addresses."""
+        lanes, hops, pairs = self.config.array.lanes, self.config.column_hops, self.config.column_pairs
+        column_bits = ceil_log2(self.columns)
+        number_of = {column: number for number, pair in enumerate(pairs) for column in pair}
+        arrivals: list[tuple[Value, data.View]] = []
+        for number, pair in enumerate(pairs):
+            # A write is a cycle behind the address in front of it: so whose it is is clear before it arrives.
+            address, late, behind = self.address, 0, 1
+            if number:
+                before = number_of[self.config.column_before(pair[0])]
+                late, behind = hops[pair[0]] - hops[pairs[before][0]], 0
+                address, write = arrivals[before]
+            address = delay(m, address, late, name=f"read_hop_{number}")
+            coming = delay(m, write, late + behind - 1, name=f"write_wait_{number}")
+            write = delay(m, coming, 1, name=f"write_hop_{number}")
+            arrivals.append((address, write))
+            m.submodules[f"pair_{number}"] = ram = Ram(
+                width=2 * 8 * lanes, depth=self.config.weight_words, granularity=8
+            )
+            read = _bytes(ram.read_data)
+            m.d.comb += [
+                ram.read_address.eq(address),
+                ram.write_address.eq(write.addr[column_bits:]),
+                ram.write_data.eq(Cat(byte.replicate(2) for byte in _bytes(write.data))),
+            ]
+            for place, column in enumerate(pair):
+                is_own = Signal(name=f"is_own_{column}", reset_less=True)
+                m.d.sync += is_own.eq(coming.en & (coming.addr[:column_bits] == column))
+                m.d.comb += [enable.eq(is_own) for enable in list(ram.write_enable)[place::2]]
+                weights = delay(m, Cat(read[place::2]), hops[column] - hops[pair[0]], name=f"weights_{column}")
+                m.d.comb += self.weights[column].eq(weights)
 
     def _waits(self, times: Sequence[int]) -> list[int]:
         """Cycles that an address waits in front of each column, beside the hop to it."""
@@ -102,3 +145,7 @@ class WeightMemory(wiring.Component):
         ]
         assert all(wait >= 0 for wait in waits), "columns are wanted one after the other"
         return waits + [0] * (self.columns - len(waits))
+
+
+def _bytes(word: Value) -> list[Value]:
+    return [word.word_select(byte, 8) for byte in range(len(word) // 8)]

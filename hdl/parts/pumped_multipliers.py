@@ -105,12 +105,13 @@ class PumpedMultipliers(wiring.Component):
     def _elaborate_lane(self, m: Module, lane: int, turn: Signal) -> tuple[Signal, Signal]:
         """A lane's multiplier: its products, of both columns in turn; and the turn for the next lane."""
         factors = []
-        for name in ("a", "b"):
-            # Each factor has its own, near its bits, so that few wires have to be as fast as this clock. Whose turn it
-            # is changes with every edge, and so does what a register more makes of it.
-            own = Signal(name=f"{name}_{lane}_is_second", reset_less=True)
-            m.d[DOUBLE] += own.eq(~turn)
-            turn = own
+        # Each factor has its own turn, near its bits, so that few wires have to be as fast as this clock; lanes may be
+        # far apart. Whose turn it is changes with every edge, and so does what a register more makes of it.
+        turns = [Signal(name=f"{name}_{lane}_is_second", reset_less=True) for name in ("passing", "a", "b")]
+        for later in turns:
+            m.d[DOUBLE] += later.eq(~turn)
+            turn = later
+        for name, own in zip(("a", "b"), turns[1:], strict=True):
             first, second = (getattr(bank, name)[lane] for bank in (self.bank_0, self.bank_1))
             held = Signal.like(second, name=f"held_{name}_{lane}", reset_less=True)
             factor = Signal(signed(max(len(first), len(second))), name=f"factor_{name}_{lane}", reset_less=True)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 
 import cocotb
@@ -13,40 +14,74 @@ from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
+from lutterfly.hdl.parts.platforms import ASSERTED
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_weight_memory(simulate, preset: str) -> None:
-    simulate(WeightMemory(PRESETS[preset]), env={"PRESET": preset})
+    config = PRESETS[preset]
+    behind = max(column - hops for column, hops in enumerate(config.column_hops))
+    simulate(WeightMemory(config), env={"PRESET": preset, "BEHIND": str(behind)})
+
+
+@pytest.mark.parametrize("preset", ["ecp5-85k", "ecp5-85k-256"])
+def test_blocks_of_two_columns(simulate, preset: str) -> None:
+    platform = dataclasses.replace(ASSERTED, is_pumped=True)
+    simulate(WeightMemory(PRESETS[preset]), env={"PRESET": preset, "BEHIND": "0"}, platform=platform)
+
+
+class Image:
+    """What the memory holds, and random writes to it."""
+
+    def __init__(self, seed: int):
+        self.config = PRESETS[os.environ["PRESET"]]
+        self.lanes, self.columns = self.config.array.lanes, self.config.array.columns
+        self.rng = np.random.default_rng(seed)
+        self.words = [0, 1, 2, 3, self.config.weight_words // 2, self.config.weight_words - 1]
+        self.bytes = np.zeros((self.config.weight_words, self.columns, self.lanes), np.uint8)
+
+    async def write(self, dut, word: int) -> None:
+        self.bytes[word] = self.rng.integers(0, 256, (self.columns, self.lanes), dtype=np.uint8)
+        for column, written in enumerate(self.bytes[word]):
+            address = word * self.columns + column
+            data = int.from_bytes(written.tobytes(), "little")
+            await cycle(dut, {"write__en": 1, "write__addr": address, "write__data": data})
+        dut.write__en.value = 0
+
+    def check(self, outputs: list[int], addresses: list[int]) -> None:
+        """What the columns gave from the first address on."""
+        for column, hops in enumerate(self.config.column_hops):
+            late = RAM_LATENCY + hops
+            got = [
+                output.to_bytes(self.columns * self.lanes, "little")[column * self.lanes :][: self.lanes]
+                for output in outputs[late : late + len(addresses)]
+            ]
+            assert got == [self.bytes[address, column].tobytes() for address in addresses]
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def each_column_one_cycle_later(dut) -> None:
-    config, rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(1)
-    lanes, columns = config.array.lanes, config.array.columns
-    words = [0, 1, 2, 3, config.weight_words // 2, config.weight_words - 1]
-    weights = {word: rng.integers(0, 256, (columns, lanes), dtype=np.uint8) for word in words}
+async def each_column_after_its_hops(dut) -> None:
+    image = Image(1)
     await start(dut, {"write__en": 0})
-    for word, columns_bytes in weights.items():
-        for column in range(columns):
-            await cycle(
-                dut,
-                {
-                    "write__en": 1,
-                    "write__addr": word * columns + column,
-                    "write__data": int.from_bytes(columns_bytes[column].tobytes(), "little"),
-                },
-            )
-    dut.write__en.value = 0
-
-    addresses = rng.choice(words, 200)
+    for word in image.words:
+        await image.write(dut, word)
+    addresses = image.rng.choice(image.words, 200).tolist()
     outputs = []
-    for address in [*addresses, *[0] * (RAM_LATENCY + columns)]:
-        outputs += await cycle(dut, {"address": int(address)}, "weights")
-    for column in range(columns):
-        late = RAM_LATENCY + column
-        got = [
-            output.to_bytes(columns * lanes, "little")[column * lanes :][:lanes]
-            for output in outputs[late : late + len(addresses)]
-        ]
-        assert got == [weights[address][column].tobytes() for address in addresses]
+    for address in [*addresses, *[0] * (RAM_LATENCY + max(image.config.column_hops))]:
+        outputs += await cycle(dut, {"address": address}, "weights")
+    image.check(outputs, addresses)
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+async def what_is_written_is_read_by_all_addresses_that_come_later(dut) -> None:
+    image = Image(2)
+    await start(dut, {"write__en": 0, "address": 0})
+    for word in image.words:
+        await image.write(dut, word)
+        # The last write is a cycle behind, and farther where writes go on when addresses are there.
+        for _ in range(1 + int(os.environ["BEHIND"])):
+            await cycle(dut, {"address": word})
+        outputs = []
+        for address in [word, *[0] * (RAM_LATENCY + max(image.config.column_hops))]:
+            outputs += await cycle(dut, {"address": address}, "weights")
+        image.check(outputs, [word])

@@ -37,7 +37,8 @@ class TwoPairs(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        connect_pumped(m, [wiring.flipped(getattr(self, name)) for name in self.signature.members])
+        banks = [[wiring.flipped(getattr(self, f"pair_{pair}_{place}")) for place in range(2)] for pair in range(2)]
+        connect_pumped(m, [tuple(pair) for pair in banks])
         return m
 
 
