@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, unsigned
+from collections.abc import Iterable
+
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -118,6 +120,7 @@ class Compute(wiring.Component):
 
         m.d.comb += [
             features.result_valid.eq(write_back.write_valid),
+            features.no_result.eq(write_back.no_write),
             features.result_write.eq(write_back.write),
             self.done.eq(write_back.done),
             self.progress.eq(windows.issued | write_back.write_valid),
@@ -184,14 +187,19 @@ class Compute(wiring.Component):
     ) -> None:
         """Give each engine its steps, words and weights, and the multipliers that it borrows."""
         step = delay(m, windows.step, FETCH_LATENCY, name="step")
-        code = delay(m, windows.engine, FETCH_LATENCY, name="engine")
+        code = delay(m, windows.engine, FETCH_LATENCY - 1, name="engine")
+
+        def is_of(codes: Iterable[Engine], name: str) -> Value:
+            """Whose step it is, from a register: that leads to each lane."""
+            return delay(m, Cat(code == own for own in codes).any(), 1, name=f"is_of_{name}")
+
         for engine in engines:
             m.d.comb += [
                 engine.word.eq(features.read_word),
-                engine.step.valid.eq(step.valid & Cat(code == own for own in engine.latencies).any()),
+                engine.step.valid.eq(step.valid & is_of(engine.latencies, component_name(engine))),
                 engine.step.clear.eq(step.clear),
                 engine.step.fire.eq(step.fire),
-                *(engine.step[flag].eq(code == own) for flag, own in engine.flags.items()),
+                *(engine.step[flag].eq(is_of([own], flag)) for flag, own in engine.flags.items()),
                 *take_fields(engine.step, step),
             ]
             if "keeps" in data.Layout.cast(engine.step.shape()).members:

@@ -1,18 +1,25 @@
 """The gate of the issue: steps go on only when nothing after them can overflow and what they read has landed."""
 
-from amaranth.hdl import Module, Mux, Signal
-from amaranth.lib import stream, wiring
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In
+from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.timing.depths import RESULT_WINDOWS, backlog_limit, window_results
+from ..engines.fields import further_results, most_further
+from ..engines.finish import has_whole_finish, is_whole
 from ..parts.assertions import Assertions
 from ..parts.isa import field_shape
+from ..parts.pipeline import delay
 
-__all__ = ["Foresight", "foreseen_layout"]
+__all__ = ["Foresight", "foreseen_layout", "window_work"]
 
 #: Of engines whose windows have one result.
 _SINGLE_LIMIT = RESULT_WINDOWS - 1
@@ -30,6 +37,34 @@ def foreseen_layout(config: Config) -> StructLayout:
     work, changes = range(_most_groups(config) + 2), {"changes": 1} if config.hands_over else {}
     engine = field_shape(isa.COMPUTE, "engine")
     return StructLayout({"counts": 1, "waits": 1, **changes, "engine": engine, "work": work})
+
+
+def window_work(m: Module, command: data.View, last_tile: Value, begins: Value, config: Config) -> Value:
+    """The ``work`` of a window: groups of its results, rounded up, and one cycle more where the command begins.
+
+    The command is the same as in the cycle before.
+    """
+    lanes = Mux(last_tile, command.last_lanes, command.lanes)
+    lane_bits, all_bits = ceil_log2(config.array.requant_lanes), ceil_log2(config.array.lanes)
+    # As one sum.
+    work = (lanes + Cat(Const((1 << lane_bits) - 1, lane_bits), begins)) >> lane_bits
+    if has_whole_finish(config):
+        whole_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
+        work = Mux(is_whole(command, config), whole_work, work)
+    if most_further(config):
+        of_tiles = [
+            delay(m, _further_groups(field, command, config), 1, name=f"further_groups_{name}")
+            for name, field in (("", command.lanes), ("of_last", command.last_lanes))
+        ]
+        work += Mux(last_tile, of_tiles[1], of_tiles[0])
+    return work
+
+
+def _further_groups(lanes: Value, command: data.View, config: Config) -> Value:
+    """The groups of all results of a window but the first one. A multiplier would be far away."""
+    lane_bits, further = ceil_log2(config.array.requant_lanes), further_results(command, config)
+    groups = (lanes + (1 << lane_bits) - 1) >> lane_bits
+    return reduce(add, (Mux(bit, groups << place, 0) for place, bit in enumerate(further)))
 
 
 def _most_groups(config: Config) -> int:

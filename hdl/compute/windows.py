@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
-from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.units import ErrorCode, Unit
-from ..engines.fields import further_results, most_further, take_fields
-from ..engines.finish import has_whole_finish, is_whole
+from ..engines.fields import take_fields
+from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.lookahead import Lookahead
 from ..parts.loops import Loops
-from .foresight import Foresight
+from .foresight import Foresight, window_work
 from .intake import Intake, is_burst
 from .lookup import ISSUE_LATENCY, Lookup, issued_layout, lookup_members
 from .position import Position, follow
@@ -105,14 +104,17 @@ class Windows(wiring.Component):
         )
         m.submodules.lookup = lookup = Lookup(self.config)
         wiring.connect(m, wiring.flipped(self.command), intake.command)
-        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        active, command, take, has_room = Signal(), Signal(_COMMAND, reset_less=True), Signal(), Signal()
         m.d.comb += [
             intake.last_engine.eq(command.engine),
             intake.take.eq(take),
-            take.eq(intake.ready & ~active & self.context.ready),
+            take.eq(intake.ready & ~active & has_room),
             self.context.valid.eq(take),
             self.context.payload.eq(intake.offered),
         ]
+        # Only what is taken takes room, and the next command comes two cycles later at the earliest.
+        m.d.sync += has_room.eq(self.context.ready & ~take)
+        Assertions(m, platform).never(take & ~self.context.ready, "windows: a command finds no room for its context")
         with m.If(take):
             m.d.sync += [active.eq(1), command.eq(intake.offered)]
         state = self._elaborate_walk(m, command, active, take)
@@ -232,19 +234,7 @@ class Windows(wiring.Component):
             *take_fields(pushed, command),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
-            pushed.foreseen.work.eq(self._work(command, last_tile, begins)),
+            pushed.foreseen.work.eq(window_work(m, command, last_tile, begins, self.config)),
             lookahead.input.valid.eq(walked),
         ]
         m.d.comb += [lookahead.reserve.eq(walk), lookahead.input.payload.eq(pushed)]
-
-    def _work(self, command: data.View, last_tile: Value, begins: Value) -> Value:
-        """Groups of a window's results, rounded up, and one cycle more where the command begins: as one sum."""
-        lanes = Mux(last_tile, command.last_lanes, command.lanes)
-        lane_bits, all_bits = ceil_log2(self.config.array.requant_lanes), ceil_log2(self.config.array.lanes)
-        work = (lanes + Cat(Const((1 << lane_bits) - 1, lane_bits), begins)) >> lane_bits
-        if has_whole_finish(self.config):
-            whole_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
-            work = Mux(is_whole(command, self.config), whole_work, work)
-        if most_further(self.config):
-            work += ((lanes + (1 << lane_bits) - 1) >> lane_bits) * further_results(command, self.config)
-        return work

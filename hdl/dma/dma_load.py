@@ -82,7 +82,7 @@ class DmaLoad(wiring.Component):
         m.submodules.aligner = aligner = ByteAligner(self.config)
         # The aligner reserves a place after it, and the buffer keeps the memory's ready from moving that queue.
         m.submodules.aligned = aligned = Lookahead(chunk_layout(self.config))
-        m.submodules.chunk_buffer = chunk_buffer = Buffer(chunk_layout(self.config))
+        m.submodules.chunk_buffer = chunk_buffer = Fifo(chunk_layout(self.config), depth=2)
         m.submodules.write = write = LocalWrite(self.config)
         connect(m, flipped(self.command), commands.commands)
         connect(m, commands.transfers, transfers.input)

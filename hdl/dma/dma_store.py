@@ -69,7 +69,7 @@ class DmaStore(wiring.Component):
         connect(m, starts.output, beats.bursts)
         connect(m, beats.read, wiring.flipped(self.read))
         # Nor has a bus that is not ready to stop the queues of words and strobes.
-        m.submodules.outgoing = outgoing = Buffer(self.bus.w.payload.shape())
+        m.submodules.outgoing = outgoing = Fifo(self.bus.w.payload.shape(), depth=2)
         connect(m, beats.beats, outgoing.input)
         connect(m, outgoing.output, wiring.flipped(self.bus.w))
         m.d.comb += beats.word.eq(self.word)

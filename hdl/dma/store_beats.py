@@ -78,9 +78,8 @@ class StoreBeats(wiring.Component):
         # Strobes of the beat at hand before its end is cut, and of the last beat.
         strobe, last_strobe = Signal(data_bytes, reset_less=True), Signal(data_bytes, reset_less=True)
         room = Signal(range(WORDS_IN_FLIGHT + 1), init=WORDS_IN_FLIGHT)
-        last, asked = Signal(), Signal()
+        last, asked = Signal(reset_less=True), Signal()
         m.d.comb += [
-            last.eq(beats_left == 0),
             read.valid.eq(active & (room != 0)),
             asked.eq(read.valid & read.ready),
             self.bursts.ready.eq(~active | asked & last),
@@ -91,6 +90,7 @@ class StoreBeats(wiring.Component):
             m.d.sync += [
                 read.payload.eq(read.payload + data_bytes),
                 beats_left.eq(beats_left - 1),
+                last.eq(beats_left == 1),
                 strobe.eq((1 << data_bytes) - 1),
                 active.eq(~last),
             ]
@@ -98,6 +98,7 @@ class StoreBeats(wiring.Component):
             m.d.sync += [
                 active.eq(1),
                 beats_left.eq(burst.beats_minus_one),
+                last.eq(burst.beats_minus_one == 0),
                 strobe.eq(((1 << data_bytes) - 1) << burst.first_byte),
                 last_strobe.eq(((1 << data_bytes) - 1) >> ~burst.last_byte),
             ]

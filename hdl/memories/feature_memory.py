@@ -57,8 +57,10 @@ class FeatureMemory(wiring.Component):
         ``FETCH_LATENCY`` cycles after its address.
     result_write : In(feature write), result_valid : In(1)
         Goes first, at once; may be read ``WRITE_LATENCY`` cycles later.
+    no_result : In(1)
+        The complement of ``result_valid``, from a register of its own: who transfers is far from who has results.
     transfer_write : In(stream of feature writes)
-        Waits while a result is written: ``ready`` is ``~result_valid``.
+        Waits while a result is written: ``ready`` is ``no_result``.
     """
 
     def __init__(self, config: Config):
@@ -70,6 +72,7 @@ class FeatureMemory(wiring.Component):
                 "read_address": In(isa.LOCAL_BITS),
                 "read_word": Out(8 * self.lanes),
                 "result_valid": In(1),
+                "no_result": In(1),
                 "result_write": In(write),
                 "transfer_write": In(stream.Signature(write)),
             }
@@ -83,6 +86,7 @@ class FeatureMemory(wiring.Component):
         self._elaborate_read(m)
         self._elaborate_write(m)
         checks = Assertions(m, platform)
+        checks.never(self.no_result == self.result_valid, "feature memory: a result, and none, at once")
         for valid, write, name in (
             (self.result_valid, self.result_write, "a result"),
             (self.transfer_write.valid, self.transfer_write.payload, "a transfer"),
@@ -132,7 +136,7 @@ class FeatureMemory(wiring.Component):
         offset_bits = ceil_log2(self.lanes)
         even, odd = m.submodules.even, m.submodules.odd
 
-        m.d.comb += self.transfer_write.ready.eq(~self.result_valid)
+        m.d.comb += self.transfer_write.ready.eq(self.no_result)
         chosen = Signal(feature_write_layout(self.config))
         m.d.comb += chosen.eq(Mux(self.result_valid, self.result_write, self.transfer_write.payload))
 

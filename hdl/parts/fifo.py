@@ -127,7 +127,8 @@ class Fifo(wiring.Component):
         m.d.comb += [
             push.eq(self.input.valid & self.input.ready),
             pop.eq(self.output.valid & self.output.ready),
-            write.en.eq(push),
+            # A free place may hold anything: so the register alone says so all over the storage.
+            write.en.eq(self.input.ready),
             write.data.eq(self.input.payload),
             self.output.payload.eq(read.data),
         ]

@@ -43,6 +43,8 @@ class WriteBack(wiring.Component):
         Write nothing more.
     write_valid : Out(1), write : Out(feature write)
         To the feature memory.
+    no_write : Out(1)
+        The complement of ``write_valid``.
     done : Out(1)
         With the last write of a command.
     error : Out(ErrorReport)
@@ -60,6 +62,7 @@ class WriteBack(wiring.Component):
                 **({"whole_codes": In(codes_layout(config.array.lanes))} if self.has_whole else {}),
                 "halt": In(1),
                 "write_valid": Out(1),
+                "no_write": Out(1, init=1),
                 "write": Out(feature_write_layout(config)),
                 "done": Out(1),
                 "error": Out(ErrorReport),
@@ -84,13 +87,16 @@ class WriteBack(wiring.Component):
         # One comparator: a piece that begins outside also ends outside.
         m.d.comb += outside.eq(end > self.config.memory.feature_bytes)
 
+        writes = place.valid & place.write & ~outside & ~self.halt
         write = Signal.like(self.write, reset_less=True)
         m.d.comb += self.write.eq(write)
         m.d.sync += [
             write.address.eq(place.address),
             write.count.eq(count),
             write.data.eq(self._bytes(m, piece, place)),
-            self.write_valid.eq(place.valid & place.write & ~outside & ~self.halt),
+            self.write_valid.eq(writes),
+            # A register of its own, with wires of its own.
+            self.no_write.eq(~writes),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
             report_error(self.error, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, place.index, place.address),
             self.error.valid.eq(place.valid & place.write & outside),

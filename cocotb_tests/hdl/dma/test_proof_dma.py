@@ -88,6 +88,7 @@ class StoreBeatsProof(Proof):
             Assert(read.payload == address),
             Assert(~runs | (beat <= begun.beats_minus_one)),
             Assert(~runs | (found.beats_left == begun.beats_minus_one - beat)),
+            Assert(~runs | (found.last == last)),
         ]
         for number in range(BYTES):
             written = ((beat != 0) | (number >= begun.first_byte)) & (~last | (number <= begun.last_byte))
@@ -268,6 +269,8 @@ def test_responses_of_a_store(tmp_path: Path) -> None:
                 (StoreBeatsProof, store_beats, "room + passed - asked", "room + beat.ready - asked"),
                 (StoreBeatsProof, store_beats, "Mux(last, last_strobe, (1 << data_bytes) - 1)", "last_strobe"),
                 (StoreBeatsProof, store_beats, "read.payload + data_bytes", "read.payload + 1"),
+                (StoreBeatsProof, store_beats, "last.eq(beats_left == 1)", "last.eq(beats_left == 0)"),
+                (StoreBeatsProof, store_beats, "last.eq(burst.beats_minus_one == 0)", "last.eq(0)"),
                 (LoadRoomProof, dma_load, "bursts.payload.beats_minus_one + 1, 0", "bursts.payload.beats_minus_one, 0"),
                 (LoadRoomProof, dma_load, "has_room & pending.input.ready", "has_room"),
                 (LoadRoomProof, dma_load, "room + freed - began", "room + beats.output.valid - began"),

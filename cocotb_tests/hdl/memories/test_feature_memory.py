@@ -14,12 +14,16 @@ from benches.streams import pack, send
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 
-IDLE = {"result_valid": 0, "transfer_write__valid": 0, "read_address": 0}
+IDLE = {"result_valid": 0, "no_result": 1, "transfer_write__valid": 0, "read_address": 0}
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_feature_memory(simulate, preset: str) -> None:
     simulate(FeatureMemory(PRESETS[preset]), env={"PRESET": preset})
+
+
+def result(valid: int) -> dict[str, int]:
+    return {"result_valid": valid, "no_result": 1 - valid}
 
 
 class Image:
@@ -55,11 +59,11 @@ async def clear(dut, image: Image, size: int) -> None:
         await cycle(
             dut,
             {
-                "result_valid": 1,
+                **result(1),
                 "result_write": pack({"address": address, "count": image.lanes, "data": 0}, image.layout),
             },
         )
-    dut.result_valid.value = 0
+    await cycle(dut, result(0))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -77,12 +81,12 @@ async def both_writers_and_the_reader(dut) -> None:
     while not sender.done():
         write = image.random_write(0, size // 2)
         valid = int(image.rng.integers(2))
-        await cycle(dut, {"result_valid": valid, "result_write": pack(write, image.layout)})
+        await cycle(dut, {**result(valid), "result_write": pack(write, image.layout)})
         if valid:
             image.apply(write)
     for write in transfers:
         image.apply(write)
-    dut.result_valid.value = 0
+    await cycle(dut, result(0))
     for _ in range(4):
         await cycle(dut, {})
 
@@ -105,7 +109,7 @@ async def a_result_is_readable_after_its_latency(dut) -> None:
         words = []
         for late in range(WRITE_LATENCY + FETCH_LATENCY + 1):
             inputs = {
-                "result_valid": int(late == 0),
+                **result(int(late == 0)),
                 "result_write": pack(write, image.layout),
                 "read_address": write["address"] if late == WRITE_LATENCY else 0,
             }
@@ -122,9 +126,9 @@ async def addresses_wrap(dut) -> None:
         {"address": 0, "count": image.lanes, "data": 0x11223344},
         {"address": len(image.bytes) - 2, "count": 2, "data": 0x5566},
     ):
-        await cycle(dut, {"result_valid": 1, "result_write": pack(write, image.layout)})
+        await cycle(dut, {**result(1), "result_write": pack(write, image.layout)})
         image.apply(write)
-    dut.result_valid.value = 0
+    await cycle(dut, result(0))
     for _ in range(4):
         await cycle(dut, {})
     words = []

@@ -188,11 +188,12 @@ def test_a_broken_buffer_is_found(old: str, new: str, tmp_path: Path) -> None:
         ("remains(level, leaves=pop, comes=push)", "remains(level, leaves=pop, comes=self.input.valid)"),
         ("read.addr.eq(read.addr + pop)", "read.addr.eq(read.addr + self.output.ready)"),
         ("write.addr.eq(write.addr + push)", "write.addr.eq(write.addr + self.input.valid)"),
+        ("write.en.eq(self.input.ready)", "write.en.eq(1)"),
     ],
 )
 def test_a_broken_fifo_is_found(old: str, new: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match="fails after reset"):
-        prove(FifoProof(broken(fifo, old, new), depth=3), tmp_path, depth=8, mode="bounded")
+        prove(FifoProof(broken(fifo, old, new), depth=2), tmp_path, depth=8, mode="bounded")
 
 
 @pytest.mark.parametrize(
@@ -211,7 +212,7 @@ def test_a_broken_block_fifo_is_found(old: str, new: str, tmp_path: Path) -> Non
 
 def test_a_failure_names_the_assertion_and_shows_what_leads_to_it(tmp_path: Path) -> None:
     with pytest.raises(ProofError) as caught:
-        prove(FifoProof(broken(fifo, "write.en.eq(push)", "write.en.eq(pop)"), depth=2), tmp_path, depth=8)
+        prove(FifoProof(broken(fifo, "write.en.eq(self.input.ready)", "write.en.eq(pop)"), depth=2), tmp_path, depth=8)
     lines = str(caught.value).splitlines()
     assert lines[1].startswith("test_proof_fifo.py:")
     assert any(line.startswith("marked.level ") for line in lines)

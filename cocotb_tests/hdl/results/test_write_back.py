@@ -107,7 +107,9 @@ async def every_piece(dut, p_stall: float) -> None:
                 )
             )
     for driven, _ in [*inputs, *[({"place": 0}, None)] * WRITE_BACK_LATENCY]:
-        valid, write, done, error = await cycle(dut, driven, "write_valid", "write", "done", "error")
+        names = ("write_valid", "no_write", "write", "done", "error")
+        valid, none, write, done, error = await cycle(dut, driven, *names)
+        assert none == 1 - valid
         fields = unpack(write, layout) if valid else None
         piece = (
             (
@@ -127,6 +129,7 @@ async def a_halt_suppresses_writes(dut) -> None:
     await start(dut, {"halt": 1})
     place = pack({"valid": 1, "write": 1, "finish": 1, "slot": 0, "address": 0, "count": 1, "index": 0}, Place)
     for _ in range(5):
-        valid, done = await cycle(dut, {"place": place}, "write_valid", "done")
+        valid, none, done = await cycle(dut, {"place": place}, "write_valid", "no_write", "done")
         assert not valid
+        assert none
         assert not done
