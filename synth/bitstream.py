@@ -117,7 +117,7 @@ def build(
     (folder / "top.lpf").write_text(constraints(board, margin=MARGIN))
     placements: list[Placement] = []
     for seed in seeds:
-        progress(f"place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
+        progress(f"floorplan, place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
         more = ["--lpf", "top.lpf", "--textcfg", "top.config"]
         placed = flow.place_design(folder, device, seed, more, platform=platform)
         placements.append(placed)

@@ -132,7 +132,7 @@ def _place(
     folder: Path, target: Device, seeds: Sequence[int], jobs: int, progress: Progress, platform: Platform
 ) -> tuple[Placement, ...]:
     def place(seed: int) -> Placement:
-        progress(f"place and route, seed {seed}")
+        progress(f"floorplan, place and route, seed {seed}")
         more = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
         return place_design(folder, target, seed, more, platform=platform)
 
@@ -143,13 +143,8 @@ def _place(
 def map_design(
     design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
 ) -> None:
-    """Write the netlist of the device's cells, with registers absorbed and sites chosen: ``top.json`` in ``folder``.
-
-    As :func:`map_cells`, with sites.
-    """
+    """Write the netlist of :func:`map_cells`: ``top.json`` in ``folder``."""
     mapped = map_cells(design, folder, target, progress, platform=platform)
-    progress("floorplan")
-    floorplan(mapped, target.sites, tiles=target.tiles)
     (folder / "top.json").write_text(json.dumps(mapped))
 
 
@@ -211,8 +206,14 @@ def _checked(device: str, speed: int, mhz: float | None, seeds: Sequence[int]) -
 def place_design(
     folder: Path, device: Device, seed: int, more: Sequence[str] = (), *, platform: Platform = GENERIC
 ) -> Placement:
-    """Place and route what :func:`map_design` has left in ``folder`` for ``platform``, with ``more`` options."""
-    log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
+    """Place and route what :func:`map_design` has left in ``folder`` for ``platform``, with ``more`` options.
+
+    Each seed has a floorplan of its own, on which more depends than on what nextpnr makes of it.
+    """
+    planned, log, report = f"top-{seed}.json", f"nextpnr-{seed}.log", f"report-{seed}.json"
+    netlist = json.loads((folder / "top.json").read_text())
+    floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
+    (folder / planned).write_text(json.dumps(netlist))
     # A clock that is missed is for the caller to judge. The default router, though better for a small component, hardly
     # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
     # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device and
@@ -221,7 +222,7 @@ def place_design(
     options = [
         *device.options,
         "--json",
-        "top.json",
+        planned,
         "--seed",
         str(seed),
         "--freq",

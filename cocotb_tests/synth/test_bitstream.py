@@ -33,7 +33,7 @@ def test_a_design_becomes_the_bitstream_of_a_board(name: str, tmp_path: Path) ->
     board, steps = BOARDS[name], []
     built = bitstream.build(Echo(), board, folder=tmp_path, seeds=(7, 8), progress=steps.append)
     assert steps == [
-        *("elaborate", "synthesise", "floorplan", "place and route, seed 7, 1 of at most 2 runs"),
+        *("elaborate", "synthesise", "floorplan, place and route, seed 7, 1 of at most 2 runs"),
         *("pack", "unpack, and pack again"),
     ]
     assert built.is_met

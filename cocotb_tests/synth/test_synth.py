@@ -50,7 +50,7 @@ def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
     result = flow.synthesise_component(
         Ram(width=128, depth=2048), name="ram", folder=tmp_path / "build", seeds=(1,), progress=steps.append
     )
-    assert steps == ["elaborate", "synthesise", "floorplan", "place and route, seed 1"]
+    assert steps == ["elaborate", "synthesise", "floorplan, place and route, seed 1"]
     run = result.typical
     assert (run.bram, run.dsp) == (15, 0)
     assert run.lut < 100
@@ -328,6 +328,22 @@ def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     )
     registers = ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")
     assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
+
+
+def test_each_seed_has_a_floorplan_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    placed = []
+
+    def run_tool(module: str, options: list[str], *, folder: Path, log: str) -> None:
+        (folder / log).write_text("")
+        placed.append(json.loads((folder / options[options.index("--json") + 1]).read_text()))
+
+    monkeypatch.setattr(flow, "floorplan", lambda netlist, sites, *, tiles, seed: netlist.update(seed=seed))
+    monkeypatch.setattr(flow, "run_tool", run_tool)
+    monkeypatch.setattr(flow, "read_placement", lambda path, *, seed: placement(seed, 100.0))
+    (tmp_path / "top.json").write_text('{"modules": {}}')
+    for seed in (3, 7):
+        flow.place_design(tmp_path, DEVICES["ecp5-85k"], seed)
+    assert placed == [{"modules": {}, "seed": 3}, {"modules": {}, "seed": 7}]
 
 
 @needs_tools
