@@ -302,7 +302,7 @@ class Pair(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        connect_pumped(m, [wiring.flipped(self.bank_0), wiring.flipped(self.bank_1)])
+        connect_pumped(m, [(wiring.flipped(self.bank_0), wiring.flipped(self.bank_1))])
         return m
 
 
@@ -328,6 +328,28 @@ def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     )
     registers = ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")
     assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
+
+
+@pytest.mark.parametrize(
+    ("pumped", "mhz", "wanted"), [(False, None, True), (False, 80, True), (True, None, False), (True, 80, True)]
+)
+def test_wires_are_ripped_up_where_the_aim_is_within_reach(
+    pumped: bool, mhz: float | None, wanted: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+
+    def run_tool(module: str, options: list[str], *, folder: Path, log: str) -> None:
+        (folder / log).write_text("")
+        asked.append(options)
+
+    monkeypatch.setattr(flow, "floorplan", lambda netlist, sites, *, tiles, seed: 0)
+    monkeypatch.setattr(flow, "run_tool", run_tool)
+    monkeypatch.setattr(flow, "read_placement", lambda path, *, seed: placement(seed, 100.0))
+    (tmp_path / "top.json").write_text('{"modules": {}}')
+    for speed in SPEEDS:
+        target = flow.find_target("ecp5-85k", speed, mhz)
+        flow.place_design(tmp_path, target, 1, platform=Platform(is_pumped=pumped))
+    assert ["--tmg-ripup" in options for options in asked] == [wanted] * len(SPEEDS)
 
 
 def test_each_seed_has_a_floorplan_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
