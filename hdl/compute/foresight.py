@@ -52,11 +52,11 @@ def window_work(m: Module, command: data.View, last_tile: Value, begins: Value, 
         whole_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
         work = Mux(is_whole(command, config), whole_work, work)
     if most_further(config):
-        of_tiles = [
-            delay(m, _further_groups(field, command, config), 1, name=f"further_groups_{name}")
-            for name, field in (("", command.lanes), ("of_last", command.last_lanes))
-        ]
-        work += Mux(last_tile, of_tiles[1], of_tiles[0])
+        further, of_last = (
+            delay(m, _further_groups(command[name], command, config), 1, name=f"further_groups_of_{name}")
+            for name in ("lanes", "last_lanes")
+        )
+        work += Mux(last_tile, of_last, further)
     return work
 
 
