@@ -218,9 +218,7 @@ def place_design(
     # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
     # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device and
     # misses the device's own aim by far, for which the router may never end: it has to be told of one within reach.
-    own = find_device(device.name).of_speed(device.speed)
-    is_within_reach = not platform.is_pumped or device.aim_mhz < own.aim_mhz
-    routing = ["--tmg-ripup"] if is_within_reach else []
+    routing = ["--tmg-ripup"] if device.is_lowered or not platform.is_pumped else []
     options = [
         *device.options,
         "--json",

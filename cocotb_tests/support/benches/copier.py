@@ -66,6 +66,7 @@ class Copier(wiring.Component):
             feature.transfer_write.payload.count.eq(self.config.axi.data_bytes),
             feature.transfer_write.payload.data.eq(bus.rdata),
             feature.transfer_write.valid.eq(write.en),
+            feature.no_result.eq(1),
         ]
         for channel in ("ar", "aw"):
             for name, value in (
