@@ -29,10 +29,11 @@ _FLIGHT_BITS = 8
 class AxiGuard(wiring.Component):
     """Pass the bursts of three masters on to the pins, one a cycle and channel, with a latency of one cycle each way.
 
-    Every output but ``rready`` and ``bready``, which are always high, is registered; AW, W and AR stay until they are
-    taken, whatever happens inside. ``ready`` of the masters' streams depends combinationally on ``soft_reset`` and on
-    the pins' ready. Of the two readers the prefetcher goes first, because it asks for little and everything
-    waits for it; neither blocks the other, since each asks only for what it has room for.
+    Every output but ``rready`` and ``bready``, which are always high, is registered, or what a register chooses of two
+    beats that are written; AW, W and AR stay until they are taken, whatever happens inside. ``ready`` of the masters'
+    streams depends combinationally on ``soft_reset`` and on the pins' ready. Of the two readers the prefetcher goes
+    first, because it asks for little and everything waits for it; neither blocks the other, since each asks only for
+    what it has room for.
 
     A soft reset never waits for the slave. What it leaves, and what it means for the masters afterwards:
 
@@ -191,9 +192,10 @@ class AxiGuard(wiring.Component):
     def _elaborate_write_data(self, m: Module, owed, padding) -> None:
         """Beats go out once their burst is offered; while ``padding`` the guard makes them up."""
         bus, beat = self.memory, self.store.w
-        # Two beats at the pins, so that their ready has to stop nothing in here in the same cycle.
-        m.submodules.outgoing = outgoing = Buffer(
-            data.StructLayout({"data": len(bus.wdata), "strobe": len(bus.wstrb), "last": 1})
+        # Two beats at the pins, so that their ready has to stop nothing in here in the same cycle, and moves no more
+        # than a pointer.
+        m.submodules.outgoing = outgoing = Fifo(
+            data.StructLayout({"data": len(bus.wdata), "strobe": len(bus.wstrb), "last": 1}), depth=2
         )
         sent = Signal(BEATS_BITS)
         can_take = Signal(name="write_can_take")

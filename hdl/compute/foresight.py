@@ -114,10 +114,12 @@ class Foresight(wiring.Component):
         most = max(limits.values()) + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, counted = Signal(), Signal()
-        is_full = backlog > _SINGLE_LIMIT
+        # Whether the backlog is above each limit, from registers: the gate is the longest path of the issue.
+        full = {limit: Signal(name=f"above_{limit}") for limit in sorted({_SINGLE_LIMIT, *limits.values()})}
+        is_full: Value = full[_SINGLE_LIMIT]
         for code, limit in limits.items():
             if limit != _SINGLE_LIMIT:
-                is_full = Mux(step.engine == code, backlog > limit, is_full)
+                is_full = Mux(step.engine == code, full[limit], is_full)
         waits = step.waits & ~landed
         if self.config.hands_over:
             handed = Signal()
@@ -127,7 +129,11 @@ class Foresight(wiring.Component):
             counted.eq(self.steps.valid & self.steps.ready & step.counts),
             working.eq(Mux(backlog == 0, 0, backlog - 1)),
         ]
-        m.d.sync += backlog.eq(Mux(counted, working + step.work, working))
+        more = working + step.work
+        m.d.sync += [
+            backlog.eq(Mux(counted, more, working)),
+            *(above.eq(Mux(counted, more > limit, working > limit)) for limit, above in full.items()),
+        ]
 
         # A cycle after the step that counts, its engine's latency is added to what waits then: its last group leaves
         # the requantiser when all of that has been worked off.

@@ -43,6 +43,8 @@ class Intake(wiring.Component):
     offered : Out(COMPUTE)
     ready, illegal : Out(1)
         It has been checked.
+    comes : Out(1)
+        It is ``ready`` in the next cycle, if it is not taken in this one.
     waits : Out(1)
         It has to wait for every earlier result.
     changes : Out(1), where engines hand over
@@ -62,6 +64,7 @@ class Intake(wiring.Component):
                 "offered": Out(_COMMAND),
                 "ready": Out(1),
                 "illegal": Out(1),
+                "comes": Out(1),
                 "waits": Out(1),
                 **({"changes": Out(1)} if config.hands_over else {}),
                 "beginning": Out(Position),
@@ -97,7 +100,12 @@ class Intake(wiring.Component):
             legal.eq(fulfilled.all()),
             waits.eq(waits_for),
         ]
-        m.d.comb += [self.ready.eq(checked & legal), self.illegal.eq(checked & ~legal), self.waits.eq(waits)]
+        m.d.comb += [
+            self.ready.eq(checked & legal),
+            self.illegal.eq(checked & ~legal),
+            self.comes.eq(looked_at & fulfilled.all()),
+            self.waits.eq(waits),
+        ]
         for name, skip in (("beginning", 0), ("continuation", command.skip)):
             position = Signal(Position, name=f"next_{name}", reset_less=True)
             steps = Signal.like(command.steps, name=f"steps_of_{name}", reset_less=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -98,26 +98,28 @@ class Windows(wiring.Component):
         m = Module()
         m.submodules.intake = intake = Intake(self.config)
         m.submodules.loops = Loops(side="source", word_bits=issued_layout(self.config)["weight"].width)
-        m.submodules.lookahead = lookahead = Lookahead(issued_layout(self.config))
+        m.submodules.lookahead = lookahead = Lookahead(issued_layout(self.config), gated=["foreseen", "entry"])
         m.submodules.foresight = foresight = Foresight(
             self.config, landing_latency=self.landing_latency, finish_latency=self.finish_latency
         )
         m.submodules.lookup = lookup = Lookup(self.config)
         wiring.connect(m, wiring.flipped(self.command), intake.command)
-        active, command, take, has_room = Signal(), Signal(_COMMAND, reset_less=True), Signal(), Signal()
+        active, command = Signal(), Signal(_COMMAND, reset_less=True)
+        # A register, and another one of the complement: it moves more than there is beside one.
+        take, leaves = Signal(), Signal(init=1)
         m.d.comb += [
             intake.last_engine.eq(command.engine),
             intake.take.eq(take),
-            take.eq(intake.ready & ~active & has_room),
-            self.context.valid.eq(take),
+            self.context.valid.eq(~leaves),
             self.context.payload.eq(intake.offered),
         ]
-        # Only what is taken takes room, and the next command comes two cycles later at the earliest.
-        m.d.sync += has_room.eq(self.context.ready & ~take)
         Assertions(m, platform).never(take & ~self.context.ready, "windows: a command finds no room for its context")
         with m.If(take):
             m.d.sync += [active.eq(1), command.eq(intake.offered)]
-        state = self._elaborate_walk(m, command, active, take)
+        state, is_done = self._elaborate_walk(m, command, active, take)
+        # In the next cycle. Only what is taken takes room for a context.
+        takes = intake.comes & ~take & self.context.ready & ~((active | take) & ~is_done)
+        m.d.sync += [take.eq(takes), leaves.eq(~takes)]
         self._elaborate_push(m, command, self._elaborate_found(m, take, state), state)
 
         step, issue = lookahead.output, Signal()
@@ -153,8 +155,9 @@ class Windows(wiring.Component):
             ),
         ]
 
-    def _elaborate_walk(self, m: Module, command: data.View, active: Signal, take: Signal) -> _WalkState:
-        """Walk the active command: the loops give the window, ``position`` the step within it."""
+    def _elaborate_walk(self, m: Module, command: data.View, active: Signal, take: Signal) -> tuple[_WalkState, Value]:
+        """Walk the active command: the loops give the window, ``position`` the step within it; and whether its last
+        step is walked."""
         intake, loops, lookahead = m.submodules.intake, m.submodules.loops, m.submodules.lookahead
         position, beginning, continuation = (
             Signal(Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
@@ -180,7 +183,8 @@ class Windows(wiring.Component):
                 m.d.sync += position.eq(continuation)
         with m.If(window_ends):
             m.d.sync += first_window.eq(0)
-        with m.If(window_ends & loops.last):
+        is_done = window_ends & loops.last
+        with m.If(is_done):
             m.d.sync += active.eq(0)
         with m.If(take):
             m.d.sync += [
@@ -190,7 +194,7 @@ class Windows(wiring.Component):
                 beginning.eq(intake.beginning),
                 continuation.eq(intake.continuation),
             ]
-        return _WalkState(walk, position, first, first_window)
+        return _WalkState(walk, position, first, first_window), is_done
 
     def _elaborate_found(self, m: Module, take: Signal, state: _WalkState) -> data.View:
         """What the walk says of the step: a cycle later."""

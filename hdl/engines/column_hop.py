@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -14,6 +14,8 @@ from .engine import ACCUMULATOR_BITS
 
 __all__ = ["ColumnHop", "chain_results"]
 
+#: A delay line is of parts of up to so many bits.
+_LINE_BITS = 64
 #: Cycles in which what a chain is told gets to its lanes.
 _SPREADS = 3
 
@@ -55,24 +57,37 @@ class ColumnHop(wiring.Component):
         m = Module()
         word = self.word
         if self.has_line:
-            rows = self.step.fields.depthwise.rows
-            pointer = Signal(rows.shape())
-            m.submodules.line = line = memory.Memory(shape=unsigned(self.word_bits), depth=1 << len(pointer), init=[])
-            write, read = line.write_port(), line.read_port(domain="comb")
-            next_pointer = pointer + self.step.valid
-            # A cycle ahead, with the rows of the step before: a command's first step has nothing of its own to see.
-            m.d.sync += [pointer.eq(next_pointer), read.addr.eq(next_pointer - rows)]
-            m.d.comb += [
-                write.addr.eq(pointer),
-                write.data.eq(self.word),
-                write.en.eq(self.step.valid),
-            ]
-            word = Mux(self.step.chain, read.data, self.word)
+            starts = range(0, self.word_bits, _LINE_BITS)
+            line = Cat(
+                self._elaborate_line(m, number, self.word[start : start + _LINE_BITS])
+                for number, start in enumerate(starts)
+            )
+            word = Mux(self.step.chain, line, self.word)
         m.d.comb += [
             self.next_step.eq(delay(m, self.step, 1, name="step")),
             self.next_word.eq(delay(m, word, 1, name="word")),
         ]
         return m
+
+    def _elaborate_line(self, m: Module, number: int, part: Value) -> Value:
+        """A part of the word as it was ``rows`` steps ago."""
+        rows = self.step.fields.depthwise.rows
+        # Each part's registers lie beside it. They begin at another place, or synthesis would take them for one.
+        pointer, read_pointer = (
+            Signal(rows.shape(), name=f"{name}_{number}", init=number) for name in ("pointer", "read_pointer")
+        )
+        m.submodules[f"line_{number}"] = line = memory.Memory(shape=len(part), depth=1 << len(pointer), init=[])
+        write, read = line.write_port(), line.read_port(domain="comb")
+        next_pointer = pointer + self.step.valid
+        # A cycle ahead, with the rows of the step before: a command's first step has nothing of its own to see.
+        m.d.sync += [pointer.eq(next_pointer), read_pointer.eq(next_pointer - rows)]
+        m.d.comb += [
+            write.addr.eq(pointer),
+            write.data.eq(part),
+            write.en.eq(self.step.valid),
+            read.addr.eq(read_pointer),
+        ]
+        return read.data
 
 
 def chain_results(m: Module, config: Config, steps: list, products: list) -> tuple[list[Value], list[Signal]]:

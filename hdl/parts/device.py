@@ -15,10 +15,14 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
+from .pipeline import copy_of
+
 __all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "MultiplierColumns", "Ram", "Rom"]
 
 RAM_LATENCY = 2
 MULTIPLIER_LATENCY = 3
+#: Of a RAM in the fabric, bits that have a register of their own for their address.
+_PART_BITS = 64
 
 
 class Ram(wiring.Component):
@@ -50,13 +54,15 @@ class Ram(wiring.Component):
     Raises
     ------
     ValueError
-        If ``granularity`` does not divide ``width``.
+        If ``granularity`` does not divide ``width``, or in the fabric is not all of it.
     """
 
     def __init__(self, *, width: int, depth: int, granularity: int | None = None, is_block: bool = True):
         granularity = width if granularity is None else granularity
         if granularity < 1 or width % granularity:
             raise ValueError(f"granularity must be a divisor of width ({width} bits), not {granularity}")
+        if not is_block and granularity != width:
+            raise ValueError(f"granularity must be {width} in the fabric, not {granularity}")
         self.width = width
         self.depth = depth
         self.granularity = granularity
@@ -73,13 +79,16 @@ class Ram(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        if not self.is_block:
+            self._elaborate_in_fabric(m)
+            return m
         # Without the attribute Yosys guards against the collision that the contract rules out, with logic after the
         # output.
         m.submodules.storage = storage = memory.Memory(
             shape=unsigned(self.width),
             depth=self.depth,
             init=[],
-            attrs={"no_rw_check": 1, **({} if self.is_block else {"ram_style": "distributed"})},
+            attrs={"no_rw_check": 1},
         )
         write = storage.write_port(granularity=self.granularity)
         read = storage.read_port()
@@ -94,6 +103,25 @@ class Ram(wiring.Component):
         m.d.sync += output.eq(read.data)
         m.d.comb += self.read_data.eq(output)
         return m
+
+    def _elaborate_in_fabric(self, m: Module) -> None:
+        """In parts, each with a register beside it for the address, instead of one for what is read."""
+        output = Signal(self.width, reset_less=True)
+        m.d.comb += self.read_data.eq(output)
+        for part, start in enumerate(range(0, self.width, _PART_BITS)):
+            bits = slice(start, min(start + _PART_BITS, self.width))
+            m.submodules[f"storage_{part}"] = storage = memory.Memory(
+                shape=unsigned(bits.stop - start), depth=self.depth, init=[], attrs={"ram_style": "distributed"}
+            )
+            write, read = storage.write_port(), storage.read_port(domain="comb")
+            address = copy_of(self.read_address, part % 2, name=f"address_{part}", reset_less=True)
+            m.d.sync += [address.eq(self.read_address), output[bits].eq(read.data)]
+            m.d.comb += [
+                write.addr.eq(self.write_address),
+                write.data.eq(self.write_data[bits]),
+                write.en.eq(self.write_enable),
+                read.addr.eq(address),
+            ]
 
 
 class Rom(wiring.Component):

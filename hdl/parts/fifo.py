@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal, Value, ValueLike
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
@@ -10,6 +12,9 @@ from amaranth.utils import ceil_log2
 from .assertions import Assertions
 
 __all__ = ["BlockFifo", "Buffer", "Fifo", "Slot", "push_signature", "remains"]
+
+#: Bits of a :class:`Fifo` that have registers of their own to move them, at least.
+_PART_BITS = 64
 
 
 def push_signature(shape: ShapeLike) -> wiring.Signature:
@@ -119,27 +124,44 @@ class Fifo(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        width = Shape.cast(self.shape).width
-        # At least two: one word would have an address of no bits, which is no legal Verilog.
-        m.submodules.storage = storage = memory.Memory(shape=width, depth=max(2, 1 << ceil_log2(self.depth)), init=[])
-        write, read = storage.write_port(), storage.read_port(domain="comb")
         push, pop, level = Signal(), Signal(), Signal(range(self.depth + 1))
+        # A register, also of what is free.
+        has_room = (level < self.depth - 1) | (level == self.depth - 1) & ~push | pop
         m.d.comb += [
             push.eq(self.input.valid & self.input.ready),
             pop.eq(self.output.valid & self.output.ready),
-            # A free place may hold anything: so the register alone says so all over the storage.
-            write.en.eq(self.input.ready),
-            write.data.eq(self.input.payload),
-            self.output.payload.eq(read.data),
         ]
         m.d.sync += [
-            write.addr.eq(write.addr + push),
-            read.addr.eq(read.addr + pop),
             level.eq(level + push - pop),
             self.output.valid.eq(remains(level, leaves=pop, comes=push)),
-            # Likewise of what is free.
-            self.input.ready.eq((level < self.depth - 1) | (level == self.depth - 1) & ~push | pop),
+            self.input.ready.eq(has_room),
         ]
+        width = Shape.cast(self.shape).width
+        parts = max(1, width // _PART_BITS)
+        bounds = [part * width // parts for part in range(parts + 1)]
+        for part, (start, end) in enumerate(pairwise(bounds)):
+            # At least two places: one would have an address of no bits, which is no legal Verilog.
+            depth, name = max(2, 1 << ceil_log2(self.depth)), f"storage_{part}" if part else "storage"
+            m.submodules[name] = storage = memory.Memory(shape=end - start, depth=depth, init=[])
+            write, read = storage.write_port(), storage.read_port(domain="comb")
+            # Each part is moved by registers beside it, which begin at another place: synthesis would take those that
+            # are always equal for one.
+            write_pointer, read_pointer = (
+                Signal(ceil_log2(depth), name=f"{side}_pointer_{part}", init=part % depth) for side in ("write", "read")
+            )
+            m.d.sync += [write_pointer.eq(write_pointer + push), read_pointer.eq(read_pointer + pop)]
+            is_free = self.input.ready
+            if part:
+                is_free = Signal(name=f"is_free_{part}", init=part % 2)
+                m.d.sync += is_free.eq(has_room)
+            m.d.comb += [
+                write.addr.eq(write_pointer),
+                read.addr.eq(read_pointer),
+                # A free place may hold anything: so the register alone says so all over the storage.
+                write.en.eq(is_free),
+                write.data.eq(Value.cast(self.input.payload)[start:end]),
+                Value.cast(self.output.payload)[start:end].eq(read.data),
+            ]
         return m
 
 

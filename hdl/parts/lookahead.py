@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Shape, ShapeLike, Signal
+from collections.abc import Sequence
+
+from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,13 +18,16 @@ __all__ = ["Lookahead"]
 class Lookahead(wiring.Component):
     """Queue what a walker has found, so that neither side's decisions reach into the other's in the same cycle.
 
-    The walker reserves a place a fixed time before it pushes into it; the gate sees words in a register. One word goes
-    in and one comes out each cycle. A word comes out two cycles after its push at the earliest.
+    The walker reserves a place a fixed time before it pushes into it. One word goes in and one comes out each cycle. A
+    word comes out two cycles after its push at the earliest. What the gate decides by comes from registers; the rest,
+    which may be wide, from distributed RAM, so that the gate moves little but a pointer.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of a word.
+        Of a word; a structure, if it has fields that are ``gated``.
+    gated : sequence of str
+        Fields that come from registers.
     depth : int
         Words, a power of two; with 8, a walker that pushes two cycles after it reserves goes on without a pause.
 
@@ -35,7 +40,7 @@ class Lookahead(wiring.Component):
     input : In(push_signature)
         In the order of the reservations.
     output : Out(stream)
-        Registered.
+        ``valid`` is registered.
 
     Raises
     ------
@@ -43,10 +48,11 @@ class Lookahead(wiring.Component):
         If ``depth`` is not a power of two.
     """
 
-    def __init__(self, shape: ShapeLike, *, depth: int = LOOKAHEAD):
+    def __init__(self, shape: ShapeLike, *, gated: Sequence[str] = (), depth: int = LOOKAHEAD):
         if depth < 2 or depth & (depth - 1):
             raise ValueError(f"depth must be a power of two, at least 2, not {depth}")
         self.shape = shape
+        self.gated = tuple(gated)
         self.depth = depth
         super().__init__(
             {
@@ -59,17 +65,17 @@ class Lookahead(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        width = Shape.cast(self.shape).width
-        m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[])
-        write, read = storage.write_port(), storage.read_port(domain="comb")
+        # Twice as many places: the word at the output stays where it is while others come.
+        m.submodules.storage = storage = memory.Memory(shape=self.shape, depth=2 * self.depth, init=[])
+        write = storage.write_port()
+        read, held = (storage.read_port(domain="comb") for _ in range(2))
         stored, free = Signal(range(self.depth + 1)), Signal(range(self.depth + 1), init=self.depth)
         waits, move = Signal(), Signal()
-        payload = Signal(width, reset_less=True)
         m.d.comb += [
             write.data.eq(self.input.payload),
             write.en.eq(self.input.valid),
             move.eq(waits & (~self.output.valid | self.output.ready)),
-            self.output.payload.eq(payload),
+            self.output.payload.eq(held.data),
         ]
         m.d.sync += [
             write.addr.eq(write.addr + self.input.valid),
@@ -79,8 +85,15 @@ class Lookahead(wiring.Component):
             waits.eq(remains(stored, leaves=move, comes=self.input.valid)),
             self.room.eq(remains(free, leaves=self.reserve, comes=move)),
         ]
+        with m.If(move):
+            m.d.sync += held.addr.eq(read.addr)
         with m.If(~self.output.valid | self.output.ready):
-            m.d.sync += [self.output.valid.eq(waits), payload.eq(read.data)]
+            m.d.sync += self.output.valid.eq(waits)
+        for name in self.gated:
+            register = Signal(self.shape[name].shape, name=name, reset_less=True)
+            m.d.comb += self.output.payload[name].eq(register)
+            with m.If(~self.output.valid | self.output.ready):
+                m.d.sync += register.eq(read.data[name])
         checks = Assertions(m, platform)
         checks.never(self.reserve & ~self.room, "Lookahead: a place is reserved where there is no room")
         checks.never(self.input.valid & (stored == self.depth), "Lookahead: a word finds the queue full")

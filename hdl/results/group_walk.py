@@ -74,7 +74,7 @@ class GroupWalk(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.lookahead = lookahead = Lookahead(self.layout)
+        m.submodules.lookahead = lookahead = Lookahead(self.layout, gated=["number", "pops", "is_wide"])
         m.submodules.contexts = contexts = Fifo(_COMMAND, depth=COMMANDS_IN_FLIGHT)
         m.submodules.next_context = next_context = Slot(_COMMAND)
         word_bits = self.layout["word"].width
@@ -89,7 +89,6 @@ class GroupWalk(wiring.Component):
         is_last = self._elaborate_last(m, next_command, number, take=take, walk=walk, last=last)
         m.d.comb += [
             next_context.output.ready.eq(~active),
-            take.eq(next_context.output.valid & ~active),
             walk.eq(active & lookahead.room),
             last.eq(Mux(loops.last_tile, is_last["last_lanes"], is_last["lanes"])),
             loops.command.eq(command),
@@ -104,8 +103,12 @@ class GroupWalk(wiring.Component):
             m.d.sync += [active.eq(1), command.eq(next_command)]
         with m.If(walk):
             m.d.sync += number.eq(Mux(last, 0, number + 1))
-        with m.If(walk & last & loops.last):
+        is_done = walk & last & loops.last
+        with m.If(is_done):
             m.d.sync += active.eq(0)
+        # The slot has a context, and the walk of the one before is over: a register, since it moves so much.
+        comes = Mux(next_context.output.valid, active, contexts.output.valid)
+        m.d.sync += take.eq(comes & ~((active | take) & ~is_done))
 
         whole: Value = Const(0)
         if self.has_whole:

@@ -92,7 +92,7 @@ class GuardProof(Proof):
         unit = self.unit
         fifo, buffer = inside(found.m.submodules.owed), inside(found.next_owed)
         owed, head = found.m.submodules.owed, found.next_owed.output
-        outgoing = found.m.submodules.outgoing.input
+        outgoing, leaving = found.m.submodules.outgoing.input, inside(found.m.submodules.outgoing)
         buffered = head.valid + buffer.has_spare
         m.submodules.beats = marked = Marked(len(head.payload), OWED)
         # Beats of the burst at hand that have gone, and bursts from before the last reset.
@@ -129,6 +129,10 @@ class GuardProof(Proof):
             Assert(owed.output.valid == (fifo.level != 0)),
             Assert(~owed.input.ready | (fifo.level < owed.depth)),
             Assert(fifo.write.addr == (fifo.read.addr + fifo.level)[: len(fifo.read.addr)]),
+            Assert(leaving.level <= found.m.submodules.outgoing.depth),
+            Assert(unit.memory.wvalid == (leaving.level != 0)),
+            Assert(~outgoing.ready | (leaving.level < found.m.submodules.outgoing.depth)),
+            Assert(leaving.write.addr == (leaving.read.addr + leaving.level)[: len(leaving.read.addr)]),
             Assert(~buffer.has_spare | head.valid),
             Assert(~found.next_owed.input.ready | ~buffer.has_spare),
             Assert(~unit.resetting | found.padding | (marked.level == 0)),

@@ -34,7 +34,7 @@ TINY = dataclasses.replace(
 #: What stays out of the hardware with an engine: names of modules, ports and signals, as regular expressions.
 TRACES = {
     MAXIMUM: ("maximum_binary", "exceeds"),
-    DEPTHWISE: ("depthwise", "chain", "line$", r"fields\w*\.depthwise\.rows"),
+    DEPTHWISE: ("depthwise", "chain", r"line_\d", r"fields\w*\.depthwise\.rows"),
     XNOR: ("agreement", "uncounted", r"step\w*\.keeps", "selected_xnor"),
     FPC: ("butterfly", "fpc_shift", "whole_codes", "selected_fpc", r"fields\w*\.fpc"),
     ADD: ("add_sum", "operand", "is_add_sum", r"fields\w*\.add\.add_table", "add_table_write"),

@@ -465,6 +465,7 @@ class ForesightProof(Proof):
         m.d.comb += [
             Assert(gate.backlog == working + Mux(issues, issued_work, 0)),
             Assert(gate.backlog <= gate.most),
+            *(Assert(above == (gate.backlog > limit)) for limit, above in gate.full.items()),
             Assert(gate.ended == issues),
             Assert(gate.ended | (gate.backlog == 0) | (gate.landing == gate.backlog + 1)),
         ]
@@ -501,6 +502,7 @@ class ForesightProof(Proof):
             # Nothing waits in the queue while the slot is empty, but where it has just been emptied.
             Assert(output.valid | (queue.level == young[0]) | taken),
             Assert(~taken | unit.active),
+            Assert(unit.take == (output.valid & ~unit.active)),
         ]
         return queue.level + output.valid
 
@@ -517,9 +519,8 @@ def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path
 
 
 _GATE = {
-    "limit": ("backlog > _SINGLE_LIMIT", "backlog > _SINGLE_LIMIT + 1"),
     # Then one of the results under way has no place of its own. None need be lost: others are served while they come.
-    "burst limit": ("backlog > limit", "backlog > limit + 1"),
+    "limit": ("backlog_limit(self.config, code) for code", "backlog_limit(self.config, code) + 1 for code"),
     # What the core did when bursts were new.
     "counter": ("max(limits.values()) + ", "_SINGLE_LIMIT + "),
     "landing": ("(landing <= 1))]", "(landing <= 2))]"),
@@ -549,8 +550,8 @@ def _changes(name: str) -> dict:
 @pytest.mark.parametrize(
     ("config", "change"),
     [
-        ("two", "burst limit"),
-        ("chains", "burst limit"),
+        ("two", "limit"),
+        ("chains", "limit"),
         *(
             pytest.param(*case, marks=pytest.mark.regress)
             for case in [

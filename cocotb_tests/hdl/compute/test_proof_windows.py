@@ -218,6 +218,8 @@ class WindowsProof(Proof):
             Assert(self._is_built(unit.command)),
             Assert(~intake.looked_at | intake.waiting),
             Assert(~intake.checked | intake.looked_at),
+            Assert(~unit.take | unit.intake.ready & ~unit.active),
+            Assert(unit.take == ~unit.leaves),
             Assert(~intake.looked_at | (unit.intake.waits == waits)),
             *([Assert(~intake.looked_at | (unit.intake.changes == changes))] if self.config.hands_over else []),
             Assert(~intake.looked_at | ~intake.fulfilled.all() | self._is_legal(given)),

@@ -17,7 +17,8 @@ from lutterfly.hdl.engines.column_hop import ColumnHop
 from lutterfly.hdl.engines.engine import step_layout
 
 CONFIG = PRESETS["tiny"]
-LANES = CONFIG.array.lanes
+#: More than a delay line has in one part.
+LANES = 12
 LAYOUT = step_layout(CONFIG, (MAC, DEPTHWISE), ("chain",))
 MOST_ROWS = (1 << next(field.width for field in DEPTHWISE.fields if field.name == "rows")) - 1
 
@@ -36,7 +37,7 @@ async def words_of_earlier_steps(dut, p_gap: float) -> None:
     for rows in [1, 2, MOST_ROWS, MOST_ROWS - 1, *rng.integers(1, MOST_ROWS + 1, 16).tolist()]:
         is_chain, words = bool(rng.random() < 0.7), list[int]()
         while len(words) < 3 * rows:
-            is_step, word = bool(rng.random() >= p_gap), int(rng.integers(1 << 8 * LANES))
+            is_step, word = bool(rng.random() >= p_gap), int.from_bytes(rng.bytes(LANES), "little")
             step = {"valid": int(is_step), "clear": int(rng.integers(2)), "fire": int(rng.integers(2))}
             step |= {"chain": int(is_chain), "fields": {"depthwise": {"rows": rows}}}
             outputs = await cycle(dut, {"step": pack(step, LAYOUT), "word": word}, "next_step", "next_word")

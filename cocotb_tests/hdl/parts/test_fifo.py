@@ -13,17 +13,17 @@ from benches.streams import StreamMonitor, receive, send
 from lutterfly.hdl.parts.fifo import Fifo
 
 
-# One word is the least that a configuration asks for: `outstanding` of 1.
-@pytest.mark.parametrize("depth", [1, 2, 5])
-def test_fifos(simulate, depth: int) -> None:
-    simulate(Fifo(unsigned(8), depth=depth))
+# One word is the least that a configuration asks for: `outstanding` of 1. Wide words are kept in parts.
+@pytest.mark.parametrize(("bits", "depth"), [(8, 1), (8, 2), (200, 2), (200, 5)])
+def test_fifos(simulate, bits: int, depth: int) -> None:
+    simulate(Fifo(unsigned(bits), depth=depth))
 
 
 @cocotb.test(timeout_time=100, timeout_unit="us")
 @cocotb.parametrize(stalls=[(0.0, 0.0), (0.6, 0.1), (0.1, 0.6)])
 async def words_pass_in_order(dut, stalls: tuple[float, float]) -> None:
     rng = np.random.default_rng(3)
-    sent = [int(word) for word in rng.integers(256, size=200)]
+    sent = [int.from_bytes(rng.bytes(len(dut.input__payload) // 8), "little") for _ in range(200)]
     dut.input__valid.value = dut.output__ready.value = 0
     Clock(dut.clk, 10, unit="ns").start()
     dut.rst.value = 1

@@ -6,16 +6,18 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 import pytest
+from amaranth.lib import data
 from cocotb.triggers import Timer
 
 from benches.clocking import cycle, start
 from lutterfly.hdl.parts.lookahead import Lookahead
 
 DEPTH = 4
+WORD = data.StructLayout({"gated": 5, "rest": 7})
 
 
 def test_lookahead(simulate) -> None:
-    simulate(Lookahead(12, depth=DEPTH))
+    simulate(Lookahead(WORD, gated=["gated"], depth=DEPTH))
 
 
 def test_refuses_a_depth_that_does_not_wrap() -> None:
@@ -35,7 +37,7 @@ async def words_pass_in_order(dut, p_walk: float, p_pass: float) -> None:
         await Timer(1, "step")
         room = int(dut.room.value)
         inside = reserved - len(taken)
-        # Room is given for what fits; the register at the output holds one word more.
+        # Room is given for what fits; the output holds one word more.
         assert inside <= DEPTH + 1
         reserve = int(room and reserved < count and rng.random() < p_walk)
         ready = int(rng.random() < p_pass)

@@ -186,10 +186,10 @@ def test_a_broken_buffer_is_found(old: str, new: str, tmp_path: Path) -> None:
     [
         (3, "level < self.depth - 1)", "level < self.depth)"),
         (3, "remains(level, leaves=pop, comes=push)", "remains(level, leaves=pop, comes=self.input.valid)"),
-        (3, "read.addr.eq(read.addr + pop)", "read.addr.eq(read.addr + self.output.ready)"),
-        (3, "write.addr.eq(write.addr + push)", "write.addr.eq(write.addr + self.input.valid)"),
+        (3, "read_pointer.eq(read_pointer + pop)", "read_pointer.eq(read_pointer + self.output.ready)"),
+        (3, "write_pointer.eq(write_pointer + push)", "write_pointer.eq(write_pointer + self.input.valid)"),
         # With three places of four in use, the fourth may be written.
-        (2, "write.en.eq(self.input.ready)", "write.en.eq(1)"),
+        (2, "write.en.eq(is_free)", "write.en.eq(1)"),
     ],
 )
 def test_a_broken_fifo_is_found(depth: int, old: str, new: str, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_a_broken_block_fifo_is_found(old: str, new: str, tmp_path: Path) -> Non
 
 def test_a_failure_names_the_assertion_and_shows_what_leads_to_it(tmp_path: Path) -> None:
     with pytest.raises(ProofError) as caught:
-        prove(FifoProof(broken(fifo, "write.en.eq(self.input.ready)", "write.en.eq(pop)"), depth=2), tmp_path, depth=8)
+        prove(FifoProof(broken(fifo, "write.en.eq(is_free)", "write.en.eq(pop)"), depth=2), tmp_path, depth=8)
     lines = str(caught.value).splitlines()
     assert lines[1].startswith("test_proof_fifo.py:")
     assert any(line.startswith("marked.level ") for line in lines)

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
+from amaranth.lib import data
 
 from lutterfly.hdl.parts import lookahead
 from proofs.formal import Proof, broken, entry, inside, needs_yosys
 from proofs.marked import Marked
 from proofs.prove import ProofError, prove
 
-WIDTH = 3
+WORD = data.StructLayout({"gated": 1, "rest": 2})
 pytestmark = needs_yosys
 
 
@@ -21,13 +22,13 @@ class LookaheadProof(Proof):
 
     def __init__(self, module=lookahead, *, depth: int) -> None:
         super().__init__()
-        self.unit, self.depth = module.Lookahead(WIDTH, depth=depth), depth
+        self.unit, self.depth = module.Lookahead(WORD, gated=["gated"], depth=depth), depth
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
         m.submodules.unit = unit = self.unit
-        # One word is in the register at the output.
-        m.submodules.marked = marked = Marked(WIDTH, self.depth + 1)
+        # One word is at the output.
+        m.submodules.marked = marked = Marked(WORD.size, self.depth + 1)
         owed = Signal(range(self.depth + 1))
         runs, late = Signal(), Signal()
         m.d.sync += [
@@ -38,30 +39,33 @@ class LookaheadProof(Proof):
         m.d.comb += [
             unit.reserve.eq(self.free(name="reserves")),
             unit.input.valid.eq(self.free(name="pushes")),
-            unit.input.payload.eq(self.free(WIDTH, name="pushed")),
+            unit.input.payload.eq(self.free(WORD.size, name="pushed")),
             unit.output.ready.eq(self.free(name="takes")),
             marked.mark.eq(self.free(name="mark")),
             marked.push.eq(unit.input.valid),
-            marked.pushed.eq(unit.input.payload),
+            marked.pushed.eq(unit.input.payload.as_value()),
             marked.pop.eq(unit.output.valid & unit.output.ready),
             Assume(~unit.reserve | unit.room),
             Assume(~unit.input.valid | (owed != 0)),
         ]
         found = inside(unit)
         out = unit.output
+        word = out.payload.as_value()
         held = entry(m, found.storage, found.read.addr + marked.ahead - out.valid)
         m.d.comb += [
             Assert(owed + found.stored <= self.depth),
             # In the first cycle after a reset nothing is reserved.
             Assert(unit.room == (runs & (owed + found.stored < self.depth))),
-            Assert(~marked.leaves | (out.payload == marked.word)),
+            Assert(~marked.leaves | (word == marked.word)),
             # A word is there two cycles after its push if nothing is ahead of it.
             Assert(~late | out.valid),
             Assert(marked.level == found.stored + out.valid),
             Assert(found.free == self.depth - owed - found.stored),
             Assert(found.waits == (found.stored != 0)),
             Assert(found.write.addr == (found.read.addr + found.stored)[: len(found.read.addr)]),
-            Assert(~marked.inside | (Mux(out.valid & (marked.ahead == 0), out.payload, held) == marked.word)),
+            # The word at the output stays in its place.
+            Assert(~out.valid | (found.held.addr == (found.read.addr - 1)[: len(found.held.addr)])),
+            Assert(~marked.inside | (Mux(out.valid & (marked.ahead == 0), word, held) == marked.word)),
             Cover(marked.leaves & (marked.level == self.depth + 1)),
         ]
         return m
@@ -78,6 +82,7 @@ def test_lookahead(depth: int, tmp_path: Path) -> None:
         ("free.eq(free - self.reserve + move)", "free.eq(free - self.input.valid + move)"),
         ("self.room.eq(remains(free, leaves=self.reserve, comes=move))", "self.room.eq(free != 0)"),
         ("self.room.eq(remains(free, leaves=self.reserve, comes=move))", "self.room.eq((free > 1) | move)"),
+        ("depth=2 * self.depth", "depth=self.depth"),
         ("waits.eq(remains(stored, leaves=move, comes=self.input.valid))", "waits.eq(stored != 0)"),
     ],
 )
