@@ -1,0 +1,1 @@
+"""What is done after nextpnr has placed and routed a design."""
