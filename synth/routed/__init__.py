@@ -1,1 +1,0 @@
-"""What is done after nextpnr has placed and routed a design."""
