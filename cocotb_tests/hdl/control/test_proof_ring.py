@@ -26,7 +26,7 @@ CONFIG = replace(
     array=ArrayConfig(lanes=16, columns=4, requant_lanes=2),
     resident_commands=4,
 )
-#: All bits of a word go the same way.
+#: All bits of a word go the same way; the last ones, which are in the last part of what keeps words in parts.
 BITS = 2
 #: Programs that fit into the ring, and such that go through it several times.
 COMMANDS_MOST = 15
@@ -75,7 +75,7 @@ class RingProof(Proof):
             Assume(~(started & unit.stop)),
             Assume(~stopped | unit.stop | started),
             Assume(~unit.word_valid | (came < asked * words)),
-            Assume(~unit.word_valid | (came != position) | (unit.word[:BITS] == value)),
+            Assume(~unit.word_valid | (came != position) | (unit.word[-BITS:] == value)),
         ]
         burst = unit.burst.payload
         takes_burst, leaves = unit.burst.valid & unit.burst.ready, unit.words.valid & (unit.words.ready | unit.stop)
@@ -100,7 +100,7 @@ class RingProof(Proof):
             Assert(~found.whole | ~stale),
             Assert(~ran | stale | (program == loaded)),
             Assert(~unit.start | (came == asked * words) & (read == left)),
-            Assert(~unit.words.valid | (left != position) | (unit.words.payload[:BITS] == value)),
+            Assert(~unit.words.valid | (left != position) | (unit.words.payload[-BITS:] == value)),
             # Nothing is written over that is yet to be read, or that another run may begin with.
             Assert(~unit.word_valid | (came - read < found.depth)),
             Assert(~unit.word_valid | ~found.whole | (came < found.depth)),
@@ -194,17 +194,19 @@ class RingProof(Proof):
             # Nothing is under way when a run may begin.
             Assert(unit.busy | ghost.started | (found.to_fetch == 0) & ~found.asking & ~found.reading),
             Assert(unit.busy | ghost.started | (found.written == found.requested) & found.emptied),
+            # What the RAM gives in this cycle.
+            Assert(~arrives[0] | (ram.address == (found.read - 1)[: len(ram.address)])),
         ]
         held = entry(m, ram.storage, position[: len(ram.read.addr)])
         queued = entry(m, fifo.storage, fifo.read.addr + (position - ghost.left))
         with m.If((position >= ghost.left) & (position < in_queue)):
-            m.d.comb += Assert(queued[:BITS] == value)
+            m.d.comb += Assert(queued[-BITS:] == value)
         with m.Elif(arrives[1] & (position == in_queue)):
-            m.d.comb += Assert(storage.read_data[:BITS] == value)
+            m.d.comb += Assert(storage.read_data[-BITS:] == value)
         with m.Elif(arrives[0] & (position == in_queue + arrives[1])):
-            m.d.comb += Assert(ram.read.data[:BITS] == value)
-        with m.If((position < ghost.came) & ((position >= ghost.read) | found.whole)):
-            m.d.comb += Assert(held[:BITS] == value)
+            m.d.comb += Assert(ram.read.data[-BITS:] == value)
+        with m.If((position < ghost.came) & ((position + arrives[0] >= ghost.read) | found.whole)):
+            m.d.comb += Assert(held[-BITS:] == value)
 
 
 class ChangedProof(Proof):
