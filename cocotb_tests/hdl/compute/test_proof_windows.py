@@ -19,7 +19,7 @@ from amaranth.utils import ceil_log2
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, FPC
 from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results, window_results
-from lutterfly.hdl.compute import intake, windows
+from lutterfly.hdl.compute import foresight, intake, windows
 from lutterfly.hdl.engines.finish import is_whole
 from lutterfly.hdl.parts.isa import EngineCommand
 from proofs.formal import Proof, broken, entry, inside, leave_out, needs_yosys
@@ -289,11 +289,15 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
             for change in [
                 (windows, _WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)"),
                 (
-                    windows,
+                    foresight,
                     "Cat(Const((1 << lane_bits) - 1, lane_bits), begins)",
                     "Const((1 << lane_bits) - 1, lane_bits)",
                 ),
-                (windows, "Cat(Const((1 << all_bits) - 1, all_bits), begins)", "Const((1 << all_bits) - 1, all_bits)"),
+                (
+                    foresight,
+                    "Cat(Const((1 << all_bits) - 1, all_bits), begins)",
+                    "Const((1 << all_bits) - 1, all_bits)",
+                ),
                 (windows, "begins.eq(first_window)", "begins.eq(first_window & found.first)"),
                 (intake, "later.eq(changes | is_of_burst)", "later.eq(changes)"),
                 (intake, "later.eq(changes | is_of_burst)", "later.eq(is_of_burst)"),
@@ -307,9 +311,11 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
 )
 def test_what_breaks_it_is_found(module: ModuleType, old: str, new: str, tmp_path: Path) -> None:
     changed = broken(module, old, new)
-    if module is intake:
-        intakes, changed = changed, broken(windows, _WALK, _WALK)
-        changed.Intake = intakes.Intake
+    if module is not windows:
+        part, changed = changed, broken(windows, _WALK, _WALK)
+        for name in ("Intake", "window_work"):
+            if name in module.__all__:
+                setattr(changed, name, getattr(part, name))
     proof = WindowsProof(BURST_CONFIGS["two, hands over"], windows=changed)
     with pytest.raises(ProofError, match="does not follow"):
         prove(proof, tmp_path, depth=DEPTH, incremental=False)
