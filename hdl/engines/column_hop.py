@@ -9,13 +9,11 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.engines import DEPTHWISE
 from ..parts.device import MULTIPLIER_LATENCY
-from ..parts.pipeline import delay, spread
+from ..parts.pipeline import delay, parts, spread
 from .engine import ACCUMULATOR_BITS
 
 __all__ = ["ColumnHop", "chain_results"]
 
-#: A delay line is of parts of up to so many bits.
-_LINE_BITS = 64
 #: Cycles in which what a chain is told gets to its lanes.
 _SPREADS = 3
 
@@ -57,10 +55,8 @@ class ColumnHop(wiring.Component):
         m = Module()
         word = self.word
         if self.has_line:
-            starts = range(0, self.word_bits, _LINE_BITS)
             line = Cat(
-                self._elaborate_line(m, number, self.word[start : start + _LINE_BITS])
-                for number, start in enumerate(starts)
+                self._elaborate_line(m, number, self.word[bits]) for number, bits in enumerate(parts(self.word_bits))
             )
             word = Mux(self.step.chain, line, self.word)
         m.d.comb += [
@@ -72,7 +68,6 @@ class ColumnHop(wiring.Component):
     def _elaborate_line(self, m: Module, number: int, part: Value) -> Value:
         """A part of the word as it was ``rows`` steps ago."""
         rows = self.step.fields.depthwise.rows
-        # Each part's registers lie beside it. They begin at another place, or synthesis would take them for one.
         pointer, read_pointer = (
             Signal(rows.shape(), name=f"{name}_{number}", init=number) for name in ("pointer", "read_pointer")
         )

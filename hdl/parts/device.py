@@ -15,14 +15,12 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from .pipeline import copy_of
+from .pipeline import copy_of, parts
 
 __all__ = ["MULTIPLIER_LATENCY", "RAM_LATENCY", "Multiplier", "MultiplierColumns", "Ram", "Rom"]
 
 RAM_LATENCY = 2
 MULTIPLIER_LATENCY = 3
-#: Of a RAM in the fabric, bits that have a register of their own for their address.
-_PART_BITS = 64
 
 
 class Ram(wiring.Component):
@@ -108,10 +106,9 @@ class Ram(wiring.Component):
         """In parts, each with a register beside it for the address, instead of one for what is read."""
         output = Signal(self.width, reset_less=True)
         m.d.comb += self.read_data.eq(output)
-        for part, start in enumerate(range(0, self.width, _PART_BITS)):
-            bits = slice(start, min(start + _PART_BITS, self.width))
+        for part, bits in enumerate(parts(self.width)):
             m.submodules[f"storage_{part}"] = storage = memory.Memory(
-                shape=unsigned(bits.stop - start), depth=self.depth, init=[], attrs={"ram_style": "distributed"}
+                shape=unsigned(bits.stop - bits.start), depth=self.depth, init=[], attrs={"ram_style": "distributed"}
             )
             write, read = storage.write_port(), storage.read_port(domain="comb")
             address = copy_of(self.read_address, part % 2, name=f"address_{part}", reset_less=True)

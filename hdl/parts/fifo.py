@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from amaranth.hdl import Module, Mux, Shape, ShapeLike, Signal, Value, ValueLike
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from .assertions import Assertions
+from .pipeline import parts
 
 __all__ = ["BlockFifo", "Buffer", "Fifo", "Slot", "push_signature", "remains"]
-
-#: Bits of a :class:`Fifo` that have registers of their own to move them, at least.
-_PART_BITS = 64
 
 
 def push_signature(shape: ShapeLike) -> wiring.Signature:
@@ -125,7 +121,6 @@ class Fifo(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         push, pop, level = Signal(), Signal(), Signal(range(self.depth + 1))
-        # A register, also of what is free.
         has_room = (level < self.depth - 1) | (level == self.depth - 1) & ~push | pop
         m.d.comb += [
             push.eq(self.input.valid & self.input.ready),
@@ -136,16 +131,13 @@ class Fifo(wiring.Component):
             self.output.valid.eq(remains(level, leaves=pop, comes=push)),
             self.input.ready.eq(has_room),
         ]
-        width = Shape.cast(self.shape).width
-        parts = max(1, width // _PART_BITS)
-        bounds = [part * width // parts for part in range(parts + 1)]
-        for part, (start, end) in enumerate(pairwise(bounds)):
-            # At least two places: one would have an address of no bits, which is no legal Verilog.
-            depth, name = max(2, 1 << ceil_log2(self.depth)), f"storage_{part}" if part else "storage"
-            m.submodules[name] = storage = memory.Memory(shape=end - start, depth=depth, init=[])
+        # At least two places: one would have an address of no bits, which is no legal Verilog.
+        depth = max(2, 1 << ceil_log2(self.depth))
+        for part, bits in enumerate(parts(Shape.cast(self.shape).width)):
+            m.submodules[f"storage_{part}"] = storage = memory.Memory(
+                shape=bits.stop - bits.start, depth=depth, init=[]
+            )
             write, read = storage.write_port(), storage.read_port(domain="comb")
-            # Each part is moved by registers beside it, which begin at another place: synthesis would take those that
-            # are always equal for one.
             write_pointer, read_pointer = (
                 Signal(ceil_log2(depth), name=f"{side}_pointer_{part}", init=part % depth) for side in ("write", "read")
             )
@@ -157,10 +149,10 @@ class Fifo(wiring.Component):
             m.d.comb += [
                 write.addr.eq(write_pointer),
                 read.addr.eq(read_pointer),
-                # A free place may hold anything: so the register alone says so all over the storage.
+                # A free place may hold anything: so a register alone says so all over the part.
                 write.en.eq(is_free),
-                write.data.eq(Value.cast(self.input.payload)[start:end]),
-                Value.cast(self.output.payload)[start:end].eq(read.data),
+                write.data.eq(Value.cast(self.input.payload)[bits]),
+                Value.cast(self.output.payload)[bits].eq(read.data),
             ]
         return m
 

@@ -87,13 +87,13 @@ class Lookahead(wiring.Component):
         ]
         with m.If(move):
             m.d.sync += held.addr.eq(read.addr)
+        registers = {name: Signal(self.shape[name].shape, name=name, reset_less=True) for name in self.gated}
+        m.d.comb += [self.output.payload[name].eq(register) for name, register in registers.items()]
         with m.If(~self.output.valid | self.output.ready):
-            m.d.sync += self.output.valid.eq(waits)
-        for name in self.gated:
-            register = Signal(self.shape[name].shape, name=name, reset_less=True)
-            m.d.comb += self.output.payload[name].eq(register)
-            with m.If(~self.output.valid | self.output.ready):
-                m.d.sync += register.eq(read.data[name])
+            m.d.sync += [
+                self.output.valid.eq(waits),
+                *(register.eq(read.data[name]) for name, register in registers.items()),
+            ]
         checks = Assertions(m, platform)
         checks.never(self.reserve & ~self.room, "Lookahead: a place is reserved where there is no room")
         checks.never(self.input.valid & (stored == self.depth), "Lookahead: a word finds the queue full")

@@ -1,10 +1,14 @@
-"""Registers of fixed-latency pipelines: delay lines, and copies of a value."""
+"""Registers of fixed-latency pipelines: delay lines, and copies of a value beside their users."""
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from amaranth.hdl import Const, Module, Signal, Value, ValueCastable
 
-__all__ = ["copy_of", "delay", "spread"]
+__all__ = ["copy_of", "delay", "parts", "spread"]
+
+_PART_BITS = 64
 
 
 def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
@@ -44,3 +48,13 @@ def spread(m: Module, value: Value, lanes: int, *, cycles: int, name: str) -> li
             ]
         m.d.sync += [copy.eq(sources[number // 2]) for number, copy in enumerate(copies)]
     return [copies[lane * len(copies) // lanes] for lane in range(lanes)]
+
+
+def parts(width: int) -> list[slice]:
+    """The bits of a word in parts of 64 or more, if it has so many.
+
+    Bits of a wide word lie where there is room: each part of a memory of them has registers of its own, beside it, for
+    where it is written and read. These have to begin at another place in each part, see :func:`copy_of`.
+    """
+    count = max(1, width // _PART_BITS)
+    return [slice(*bounds) for bounds in pairwise(part * width // count for part in range(count + 1))]

@@ -18,7 +18,7 @@ from lutterfly.hdl.engines.engine import step_layout
 
 CONFIG = PRESETS["tiny"]
 #: More than a delay line has in one part.
-LANES = 12
+LANES = 16
 LAYOUT = step_layout(CONFIG, (MAC, DEPTHWISE), ("chain",))
 MOST_ROWS = (1 << next(field.width for field in DEPTHWISE.fields if field.name == "rows")) - 1
 

@@ -10,7 +10,7 @@ import pytest
 from benches.clocking import cycle, start
 from lutterfly.hdl.parts.device import RAM_LATENCY, Ram
 
-#: Two parts and a bit in the fabric.
+#: Two parts in the fabric, of which one has a bit more.
 WIDTH, DEPTH = 129, 32
 
 

@@ -13,7 +13,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from benches.clocking import cycle, start
-from lutterfly.hdl.parts.pipeline import copy_of, delay, spread
+from lutterfly.hdl.parts.pipeline import copy_of, delay, parts, spread
 
 LANES, WIDTH = 5, 3
 
@@ -66,3 +66,10 @@ def test_lanes_take_the_copy_beside_them() -> None:
     lanes = spread(Module(), Signal(), 8, cycles=2, name="copy")
     places = list(map(id, lanes))
     assert [places.index(place) for place in places] == [0, 0, 2, 2, 4, 4, 6, 6]
+
+
+@pytest.mark.parametrize(("width", "sizes"), [(1, [1]), (127, [127]), (128, [64, 64]), (200, [66, 67, 67])])
+def test_parts_are_all_bits_of_a_word(width: int, sizes: list[int]) -> None:
+    found = parts(width)
+    assert [part.stop - part.start for part in found] == sizes
+    assert [bit for part in found for bit in range(width)[part]] == list(range(width))
