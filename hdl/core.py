@@ -168,11 +168,12 @@ class Core(wiring.Component):
         """The units under the supervisor; returns what moves in each, in their order."""
         supervisor, *workers = self._units.values()
         program, dma_queue, compute_queue, load, store, compute = workers[:6]
-        # A register for each, so that no handshake of one end of the core is joined with that of another. That of the
-        # halt, on its way across the device, synthesis makes one of.
-        progress = Signal(len(workers))
+        # A register for each, so that no handshake of one end of the core is joined with that of another; the halt goes
+        # from one to the next, or synthesis would make one of all its registers.
+        progress, halt = Signal(len(workers)), supervisor.halt
         for bit, worker in zip(progress, workers, strict=True):
-            m.d.sync += [worker.halt.eq(supervisor.halt), bit.eq(worker.progress)]
+            m.d.sync += [worker.halt.eq(halt), bit.eq(worker.progress)]
+            halt = worker.halt
         m.d.comb += [
             supervisor.start.eq(self.start),
             supervisor.clear_interrupt.eq(self.clear_interrupt),

@@ -59,7 +59,7 @@ class Windows(wiring.Component):
     context : Out(stream of COMPUTE)
         Each command again, before its first step is issued, for the other end of the pipeline.
     halt : In(1)
-        Issue nothing more.
+        Give no step, and a cycle later issue none.
     list_write : Out(memory.WritePort.Signature)
         Entries of the step lists.
     step : Out(step_layout), engine : Out(4), address : Out(24), weight : Out
@@ -115,18 +115,19 @@ class Windows(wiring.Component):
         ]
         Assertions(m, platform).never(take & ~self.context.ready, "windows: a command finds no room for its context")
         with m.If(take):
-            m.d.sync += [active.eq(1), command.eq(intake.offered)]
-        state, is_done = self._elaborate_walk(m, command, active, take)
+            m.d.sync += command.eq(intake.offered)
+        state, goes_on = self._elaborate_walk(m, command, active, take)
         # In the next cycle. Only what is taken takes room for a context.
-        takes = intake.comes & ~take & self.context.ready & ~((active | take) & ~is_done)
+        takes = intake.comes & ~take & self.context.ready & ~goes_on
         m.d.sync += [take.eq(takes), leaves.eq(~takes)]
         self._elaborate_push(m, command, self._elaborate_found(m, take, state), state)
 
         step, issue = lookahead.output, Signal()
+        # What is issued in the cycle before goes no further than the lookup.
+        m.d.sync += foresight.halt.eq(self.halt)
         m.d.comb += [
             foresight.steps.valid.eq(step.valid),
             foresight.steps.payload.eq(step.payload.foreseen),
-            foresight.halt.eq(self.halt),
             step.ready.eq(foresight.steps.ready),
             issue.eq(step.valid & step.ready),
             self.issued.eq(issue),
@@ -156,15 +157,14 @@ class Windows(wiring.Component):
         ]
 
     def _elaborate_walk(self, m: Module, command: data.View, active: Signal, take: Signal) -> tuple[_WalkState, Value]:
-        """Walk the active command: the loops give the window, ``position`` the step within it; and whether its last
-        step is walked."""
+        """Walk the active command: the loops give the window, ``position`` the step within it; and whether a
+        command is active in the next cycle."""
         intake, loops, lookahead = m.submodules.intake, m.submodules.loops, m.submodules.lookahead
         position, beginning, continuation = (
             Signal(Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
         )
         walk, window_ends, first, first_window = Signal(), Signal(), Signal(reset_less=True), Signal(reset_less=True)
         m.d.comb += [
-            walk.eq(active & lookahead.room),
             window_ends.eq(walk & position.last),
             loops.command.eq(command),
             loops.first.eq(intake.offered),
@@ -183,9 +183,9 @@ class Windows(wiring.Component):
                 m.d.sync += position.eq(continuation)
         with m.If(window_ends):
             m.d.sync += first_window.eq(0)
-        is_done = window_ends & loops.last
-        with m.If(is_done):
-            m.d.sync += active.eq(0)
+        goes_on = (active | take) & ~(window_ends & loops.last)
+        # It is `active` and `room`, from a register of its own: it moves the walk.
+        m.d.sync += [active.eq(goes_on), walk.eq(goes_on & lookahead.next_room)]
         with m.If(take):
             m.d.sync += [
                 first.eq(1),
@@ -194,7 +194,7 @@ class Windows(wiring.Component):
                 beginning.eq(intake.beginning),
                 continuation.eq(intake.continuation),
             ]
-        return _WalkState(walk, position, first, first_window), is_done
+        return _WalkState(walk, position, first, first_window), goes_on
 
     def _elaborate_found(self, m: Module, take: Signal, state: _WalkState) -> data.View:
         """What the walk says of the step: a cycle later."""

@@ -97,8 +97,12 @@ class Flight(wiring.Component):
             finished.eq(finished_later),
             has_finished.eq(finished_later != 0),
             self.grant.eq(Mux(self.completed, head.payload.signal, 0)),
-            self.index.eq(Mux(self.start, 0, self.index + self.completed)),
         ]
+        # Not as one sum, whose carry would wait for the unit far away that has finished.
+        with m.If(self.start):
+            m.d.sync += self.index.eq(0)
+        with m.Elif(self.completed):
+            m.d.sync += self.index.eq(self.index + 1)
         checks = Assertions(m, platform)
         checks.never(self.begun.valid & ~self.begun.ready, f"{self.name}: more commands in flight than are known")
         checks.never(self.finished & self.idle, f"{self.name}: a unit completes a command that nobody began")

@@ -65,7 +65,7 @@ class DmaStore(wiring.Component):
         m = Module()
         m.submodules.beats = beats = StoreBeats(self.config)
         # So that a feature memory that is not ready has to stop no burst in the same cycle.
-        m.submodules.starts = starts = Buffer(beats.bursts.payload.shape())
+        m.submodules.starts = starts = Fifo(beats.bursts.payload.shape(), depth=2)
         connect(m, starts.output, beats.bursts)
         connect(m, beats.read, wiring.flipped(self.read))
         # Nor has a bus that is not ready to stop the queues of words and strobes.

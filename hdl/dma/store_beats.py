@@ -12,7 +12,7 @@ from ...golden.config import Config
 from ...golden.timing.depths import WORDS_IN_FLIGHT
 from ..bus.axi import BEATS_BITS, write_beat_layout
 from ..parts.assertions import Assertions
-from ..parts.fifo import Fifo
+from ..parts.fifo import Fifo, remains
 
 __all__ = ["StoreBeats", "feature_word_layout"]
 
@@ -77,10 +77,10 @@ class StoreBeats(wiring.Component):
         beats_left = Signal(BEATS_BITS, reset_less=True)
         # Strobes of the beat at hand before its end is cut, and of the last beat.
         strobe, last_strobe = Signal(data_bytes, reset_less=True), Signal(data_bytes, reset_less=True)
-        room = Signal(range(WORDS_IN_FLIGHT + 1), init=WORDS_IN_FLIGHT)
+        room, has_room = Signal(range(WORDS_IN_FLIGHT + 1), init=WORDS_IN_FLIGHT), Signal(init=1)
         last, asked = Signal(reset_less=True), Signal()
         m.d.comb += [
-            read.valid.eq(active & (room != 0)),
+            read.valid.eq(active & has_room),
             asked.eq(read.valid & read.ready),
             self.bursts.ready.eq(~active | asked & last),
             strobes.input.valid.eq(asked),
@@ -117,7 +117,10 @@ class StoreBeats(wiring.Component):
             words.output.ready.eq(passed),
             strobes.output.ready.eq(passed),
         ]
-        m.d.sync += room.eq(room + passed - asked)
+        m.d.sync += [
+            room.eq(room + passed - asked),
+            has_room.eq(remains(room, leaves=asked, comes=passed)),
+        ]
         checks = Assertions(m, platform)
         checks.never(self.word.valid & ~words.input.ready, "STORE: a word finds its queue full")
         checks.never(asked & ~strobes.input.ready, "STORE: the strobes of a word find their queue full")

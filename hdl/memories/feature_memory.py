@@ -159,7 +159,7 @@ class FeatureMemory(wiring.Component):
             (even, even_address, Mux(is_odd, second, first)),
             (odd, odd_address, Mux(is_odd, first, second)),
         ):
-            write_enable = Signal(self.lanes, name=f"{'even' if ram is even else 'odd'}_enable")
+            write_enable = Signal(self.lanes, name=f"{'even' if ram is even else 'odd'}_enable", reset_less=True)
             write_address = Signal.like(ram.write_address, reset_less=True)
             m.d.sync += [write_enable.eq(Mux(valid, enable, 0)), write_address.eq(address)]
             m.d.comb += [ram.write_enable.eq(write_enable), ram.write_address.eq(write_address)]

@@ -196,7 +196,7 @@ class BlockFifo(wiring.Component):
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[], attrs={"no_rw_check": 1})
         write, read = storage.write_port(), storage.read_port()
         stored = Signal(range(self.depth + 1))
-        waits, fetch, fetched, move_fetched, move_output = Signal(), Signal(), Signal(), Signal(), Signal()
+        came, waits, fetch, fetched, move_fetched, move_output = (Signal() for _ in range(6))
         m.d.comb += [
             write.data.eq(self.input.payload),
             write.en.eq(self.input.valid),
@@ -205,12 +205,14 @@ class BlockFifo(wiring.Component):
             fetch.eq(waits & move_fetched),
             read.en.eq(move_fetched),
         ]
+        with m.If(self.input.valid):
+            m.d.sync += write.addr.eq(write.addr + 1)
         m.d.sync += [
-            write.addr.eq(write.addr + self.input.valid),
+            # What is written counts a cycle later, so that a bus at another end of the device reaches no sum.
+            came.eq(self.input.valid),
             read.addr.eq(read.addr + fetch),
-            stored.eq(stored + self.input.valid - fetch),
-            # What is written in this cycle counts later, which keeps the sum off the path.
-            waits.eq(remains(stored, leaves=fetch)),
+            stored.eq(stored + came - fetch),
+            waits.eq(remains(stored, leaves=fetch, comes=came)),
         ]
         with m.If(move_fetched):
             m.d.sync += fetched.eq(fetch)
@@ -219,6 +221,6 @@ class BlockFifo(wiring.Component):
         with m.If(move_output):
             m.d.sync += [self.output.valid.eq(fetched), payload.eq(read.data)]
         Assertions(m, platform).never(
-            self.input.valid & (stored == self.depth), "BlockFifo: a word finds the queue full"
+            self.input.valid & (stored + came == self.depth), "BlockFifo: a word finds the queue full"
         )
         return m

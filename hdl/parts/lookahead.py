@@ -20,7 +20,8 @@ class Lookahead(wiring.Component):
 
     The walker reserves a place a fixed time before it pushes into it. One word goes in and one comes out each cycle. A
     word comes out two cycles after its push at the earliest. What the gate decides by comes from registers; the rest,
-    which may be wide, from distributed RAM, so that the gate moves little but a pointer.
+    which may be wide, from distributed RAM, so that the gate moves little but a pointer; and the walker hears of a move
+    a cycle later.
 
     Parameters
     ----------
@@ -29,12 +30,14 @@ class Lookahead(wiring.Component):
     gated : sequence of str
         Fields that come from registers.
     depth : int
-        Words, a power of two; with 8, a walker that pushes two cycles after it reserves goes on without a pause.
+        Words; with 6, a walker that pushes two cycles after it reserves goes on without a pause.
 
     Members
     -------
     room : Out(1)
         A place may be reserved; registered.
+    next_room : Out(1)
+        What ``room`` is in the next cycle; depends combinationally on ``reserve``, but not on ``output``.
     reserve : In(1)
         A word will be pushed; only while ``room``.
     input : In(push_signature)
@@ -45,18 +48,19 @@ class Lookahead(wiring.Component):
     Raises
     ------
     ValueError
-        If ``depth`` is not a power of two.
+        If ``depth`` is below 2.
     """
 
     def __init__(self, shape: ShapeLike, *, gated: Sequence[str] = (), depth: int = LOOKAHEAD):
-        if depth < 2 or depth & (depth - 1):
-            raise ValueError(f"depth must be a power of two, at least 2, not {depth}")
+        if depth < 2:
+            raise ValueError(f"depth must be at least 2, not {depth}")
         self.shape = shape
         self.gated = tuple(gated)
         self.depth = depth
         super().__init__(
             {
                 "room": Out(1),
+                "next_room": Out(1),
                 "reserve": In(1),
                 "input": In(push_signature(shape)),
                 "output": Out(stream.Signature(shape)),
@@ -65,25 +69,28 @@ class Lookahead(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # Twice as many places: the word at the output stays where it is while others come.
-        m.submodules.storage = storage = memory.Memory(shape=self.shape, depth=2 * self.depth, init=[])
+        # More places, and a power of two: the word at the output stays where it is while others come.
+        places = 1 << self.depth.bit_length()
+        m.submodules.storage = storage = memory.Memory(shape=self.shape, depth=places, init=[])
         write = storage.write_port()
         read, held = (storage.read_port(domain="comb") for _ in range(2))
         stored, free = Signal(range(self.depth + 1)), Signal(range(self.depth + 1), init=self.depth)
-        waits, move = Signal(), Signal()
+        waits, move, moved = Signal(), Signal(), Signal()
         m.d.comb += [
             write.data.eq(self.input.payload),
             write.en.eq(self.input.valid),
             move.eq(waits & (~self.output.valid | self.output.ready)),
             self.output.payload.eq(held.data),
+            self.next_room.eq(remains(free, leaves=self.reserve, comes=moved)),
         ]
         m.d.sync += [
             write.addr.eq(write.addr + self.input.valid),
             read.addr.eq(read.addr + move),
             stored.eq(stored + self.input.valid - move),
-            free.eq(free - self.reserve + move),
+            moved.eq(move),
+            free.eq(free - self.reserve + moved),
             waits.eq(remains(stored, leaves=move, comes=self.input.valid)),
-            self.room.eq(remains(free, leaves=self.reserve, comes=move)),
+            self.room.eq(self.next_room),
         ]
         with m.If(move):
             m.d.sync += held.addr.eq(read.addr)

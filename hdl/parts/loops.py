@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
@@ -14,8 +14,43 @@ __all__ = ["Loops"]
 _COMMAND = command_shape(isa.COMPUTE)
 
 
-def _loop_shape(name: str):
-    return _COMMAND[name].shape
+class _Loop:
+    """One loop over windows: what is left after its current iteration, and what moving on asks of it, from registers.
+
+    Attributes
+    ----------
+    left, at_end, near_end
+        Iterations after the current one; whether there is none, or one.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.left = Signal(_COMMAND[name].shape, name=f"{name}_left", reset_less=True)
+        self.at_end, self.near_end, self.has_one, self.has_two = (
+            Signal(name=f"{name}_{flag}", reset_less=True) for flag in ("end", "near_end", "has_one", "has_two")
+        )
+
+    @property
+    def ends_next(self) -> Value:
+        """Whether it is at its end after it has moved on; behind the end it begins again."""
+        return Mux(self.at_end, self.has_one, self.near_end)
+
+    def move_on(self, command: data.View) -> list:
+        """Go to the next iteration."""
+        return [
+            self.left.eq(Mux(self.at_end, command[self.name], self.left) - 1),
+            self.at_end.eq(self.ends_next),
+            self.near_end.eq(Mux(self.at_end, self.has_two, self.left == 2)),
+        ]
+
+    def begin(self, command: data.View) -> list:
+        """Go to the first iteration of a command."""
+        count = command[self.name]
+        return [
+            self.left.eq(count - 1),
+            Cat(self.at_end, self.has_one).eq((count == 1).replicate(2)),
+            Cat(self.near_end, self.has_two).eq((count == 2).replicate(2)),
+        ]
 
 
 class Loops(wiring.Component):
@@ -92,17 +127,9 @@ class Loops(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        names = ("outer", "middle", "inner")
-        left = {name: Signal(_loop_shape(name), name=f"{name}_left", reset_less=True) for name in names}
-        at_end = {name: Signal(name=f"{name}_end", reset_less=True) for name in names}
-        end_outer, end_middle, end_inner = (at_end[name] for name in names)
+        loops = {name: _Loop(name) for name in ("outer", "middle", "inner")}
+        end_middle, end_inner = (loops[name].at_end for name in ("middle", "inner"))
         leaves, window_ends = self._elaborate_results(m)
-
-        def restart(name: str, command) -> list:
-            return [left[name].eq(command[name] - 1), at_end[name].eq(command[name] == 1)]
-
-        def count(name: str) -> list:
-            return [left[name].eq(left[name] - 1), at_end[name].eq(left[name] == 1)]
 
         # The word pointer runs through a tile's words for each of its windows, and on to the next tile's.
         tile = Signal(self.word_bits, reset_less=True)
@@ -126,27 +153,41 @@ class Loops(wiring.Component):
                 m.d.sync += [self.word.eq(start), tile.eq(start)]
             with m.Else():
                 m.d.sync += self.word.eq(tile)
-            with m.If(~end_inner):
-                m.d.sync += count("inner")
-            with m.Else():
-                m.d.sync += restart("inner", self.command)
-                with m.If(~end_middle):
-                    m.d.sync += count("middle")
-                with m.Else():
-                    m.d.sync += [restart("middle", self.command), count("outer")]
+        ends = self._elaborate_loops(m, loops, leaves)
 
         with m.If(self.load):
-            m.d.sync += [restart(name, self.first) for name in names]
             m.d.sync += [self.word.eq(self.first_word), tile.eq(self.first_word), start.eq(self.first_word)]
 
         self._elaborate_pointer(m, end_inner, end_middle, leaves, window_ends)
-        ends = end_outer & end_middle & end_inner
         m.d.comb += [
             self.row_ends.eq(end_inner & window_ends if self.count_bits else end_inner),
-            self.last_tile.eq(Mux(self.command.tile_inner, end_inner, end_outer)),
             self.last.eq(ends & window_ends if self.count_bits else ends),
         ]
         return m
+
+    def _elaborate_loops(self, m: Module, loops: dict[str, _Loop], leaves: Value) -> Signal:
+        """Move the innermost loop on, and where one was at its end the next one as well; whether all are at their
+        ends."""
+        ends = Signal(reset_less=True)
+        with m.If(leaves):
+            moves, ends_next = Const(1), {}
+            for name in reversed(loops):
+                with m.If(moves):
+                    m.d.sync += loops[name].move_on(self.command)
+                ends_next[name] = Mux(moves, loops[name].ends_next, loops[name].at_end)
+                moves &= loops[name].at_end
+            m.d.sync += [
+                ends.eq(Cat(ends_next.values()).all()),
+                self.last_tile.eq(Mux(self.command.tile_inner, ends_next["inner"], ends_next["outer"])),
+            ]
+        with m.If(self.load):
+            are_single = {name: self.first[name] == 1 for name in loops}
+            m.d.sync += [loop.begin(self.first) for loop in loops.values()]
+            m.d.sync += [
+                ends.eq(Cat(are_single.values()).all()),
+                self.last_tile.eq(Mux(self.first.tile_inner, are_single["inner"], are_single["outer"])),
+            ]
+        return ends
 
     def _elaborate_results(self, m: Module) -> tuple[Value, Value]:
         """The loop over the results of a window: whether its last one is left, and whether that is the current one."""

@@ -83,13 +83,11 @@ class GroupWalk(wiring.Component):
         wiring.connect(m, contexts.output, next_context.input)
         wiring.connect(m, lookahead.output, wiring.flipped(self.groups))
 
-        active, command, take = Signal(), Signal(_COMMAND, reset_less=True), Signal()
+        command, take = Signal(_COMMAND, reset_less=True), Signal()
         next_command = next_context.output.payload
         number, walk, last = Signal(self.layout["number"].shape), Signal(), Signal()
         is_last = self._elaborate_last(m, next_command, number, take=take, walk=walk, last=last)
         m.d.comb += [
-            next_context.output.ready.eq(~active),
-            walk.eq(active & lookahead.room),
             last.eq(Mux(loops.last_tile, is_last["last_lanes"], is_last["lanes"])),
             loops.command.eq(command),
             loops.first.eq(next_command),
@@ -100,15 +98,10 @@ class GroupWalk(wiring.Component):
         ]
         self._elaborate_further(m, command, next_command)
         with m.If(take):
-            m.d.sync += [active.eq(1), command.eq(next_command)]
+            m.d.sync += command.eq(next_command)
         with m.If(walk):
             m.d.sync += number.eq(Mux(last, 0, number + 1))
-        is_done = walk & last & loops.last
-        with m.If(is_done):
-            m.d.sync += active.eq(0)
-        # The slot has a context, and the walk of the one before is over: a register, since it moves so much.
-        comes = Mux(next_context.output.valid, active, contexts.output.valid)
-        m.d.sync += take.eq(comes & ~((active | take) & ~is_done))
+        self._elaborate_turns(m, take=take, walk=walk, ends=walk & last & loops.last)
 
         whole: Value = Const(0)
         if self.has_whole:
@@ -132,6 +125,20 @@ class GroupWalk(wiring.Component):
         ]
         self._elaborate_push(m, command, walk, found, bits)
         return m
+
+    def _elaborate_turns(self, m: Module, *, take: Signal, walk: Signal, ends: Value) -> None:
+        """Whether a context is taken in the next cycle, and whether a group of the one taken is walked then."""
+        contexts, next_context, lookahead = m.submodules.contexts, m.submodules.next_context, m.submodules.lookahead
+        active = Signal()
+        m.d.comb += next_context.output.ready.eq(~active)
+        comes = Mux(next_context.output.valid, active, contexts.output.valid)
+        goes_on = (active | take) & ~ends
+        m.d.sync += [
+            active.eq(goes_on),
+            # Where the walk of the one before is over. Both are registers, since they move so much.
+            take.eq(comes & ~goes_on),
+            walk.eq(goes_on & lookahead.next_room),
+        ]
 
     def _elaborate_further(self, m: Module, command: data.View, next_command: data.View) -> None:
         """Tell the loops how many results windows have."""

@@ -1,6 +1,6 @@
 """Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value, signed, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -127,20 +127,27 @@ class Results(wiring.Component):
         lane_bits = ceil_log2(self.requant_lanes)
         # The parameters lie beside the requantisers, far from the walker.
         address = delay(m, word, GROUP_LATENCY - RAM_LATENCY, name="parameter_address")
+        write = self.parameter_write
+        written = delay(m, Cat(write.addr[lane_bits:], write.data), 1, name="written_parameter")
         for lane in range(self.requant_lanes):
+            is_written = Signal(name=f"writes_{lane}", reset_less=True)
+            m.d.sync += is_written.eq(write.en & (write.addr[:lane_bits] == lane))
             m.submodules[f"parameters_{lane}"] = ram = Ram(width=8 * PARAMETER_BYTES, depth=self.config.parameter_words)
             m.d.comb += [
                 ram.read_address.eq(address),
                 self.parameters[lane].eq(ram.read_data),
-                ram.write_address.eq(self.parameter_write.addr[lane_bits:]),
-                ram.write_data.eq(self.parameter_write.data),
-                ram.write_enable.eq(self.parameter_write.en & (self.parameter_write.addr[:lane_bits] == lane)),
+                Cat(ram.write_address, ram.write_data).eq(written),
+                ram.write_enable.eq(is_written),
             ]
 
     def _elaborate_errors(self, m: Module, serve: Value, group: data.View, overflows: Value) -> None:
         """A parameter word that does not exist; a result for which there is no place, which must never come."""
-        code = Mux(overflows, ErrorCode.OVERFLOW, ErrorCode.ADDRESS_RANGE)
+        # A cycle to come from the walker, and one to compare.
+        values = {"overflows": overflows, "serves": serve, "index": group.place.index, "word": group.word}
+        late = {name: delay(m, value, 1, name=f"{name}_for_error") for name, value in values.items()}
+        code = Mux(late["overflows"], ErrorCode.OVERFLOW, ErrorCode.ADDRESS_RANGE)
+        is_outside = late["serves"] & (late["word"] >= self.config.parameter_words)
         m.d.sync += [
-            report_error(self.error, code, Unit.WRITE_BACK, group.place.index, group.word),
-            self.error.valid.eq(overflows | serve & (group.word >= self.config.parameter_words)),
+            report_error(self.error, code, Unit.WRITE_BACK, late["index"], late["word"]),
+            self.error.valid.eq(late["overflows"] | is_outside),
         ]

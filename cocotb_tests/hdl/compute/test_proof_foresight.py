@@ -76,7 +76,7 @@ class NoRam(Elaboratable):
         return Module()
 
 
-_WALK = "walk.eq(active & lookahead.room)"
+_WALK = "walk.eq(goes_on & lookahead.next_room)"
 _FULL = "RESULT_WINDOWS, depth"
 
 
@@ -357,6 +357,7 @@ class ForesightProof(Proof):
         taken = row.begun_commands[walked] + (unit.active & row.begins_at("command", walked))
         m.d.comb += [
             Assert(unit.active | row.begins_at("command", walked)),
+            Assert(unit.walk == unit.active & unit.lookahead.room),
             Assert(unit.number == Array(row.numbers)[walked]),
             Assert(~unit.active | (unit.whole == row.is_of("whole", walked))),
             Assert(spare + sum(young) + row.begun_commands[issued] == pending + taken),
@@ -474,7 +475,7 @@ class ForesightProof(Proof):
         queue, output = inside(unit.lookahead), unit.lookahead.output
         underway = unit.walked + unit.lookahead.input.valid
         m.d.comb += [
-            Assert(queue.free + queue.stored + underway == LOOKAHEAD),
+            Assert(queue.free + queue.stored + queue.moved + underway == LOOKAHEAD),
             Assert(queue.waits == (queue.stored != 0)),
             Assert(unit.lookahead.room == (runs & (queue.free != 0))),
             Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
@@ -538,7 +539,9 @@ def _changes(name: str) -> dict:
     if name in _GATE:
         return {"foresight": broken(foresight, *_GATE[name])}
     return {
-        "walker": {"results": abstract(walk=(_WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)"))},
+        "walker": {
+            "results": abstract(walk=(_WALK, "walk.eq(goes_on & lookahead.next_room & ~lookahead.input.valid)"))
+        },
         # A whole group is a result.
         "whole": {"results": abstract(walk=("return whole | number[", "return number["))},
         "places": {"results": abstract(fifo=(_FULL, "RESULT_WINDOWS, 8"))},

@@ -32,7 +32,7 @@ pytestmark = needs_yosys
 DEPTH = 3
 #: Steps in the lookahead, in its output, and in the walker's two registers; and the one that is walked.
 LENGTH = LOOKAHEAD + 4
-_WALK = "walk.eq(active & lookahead.room)"
+_WALK = "walk.eq(goes_on & lookahead.next_room)"
 
 
 class Row:
@@ -129,7 +129,7 @@ class WindowsProof(Proof):
         output, within_burst = unit.lookahead.output, row.is_burst[0] & ~row.begins_window[0]
         m.d.comb += [
             # The steps of a burst follow one another.
-            Assert(~within_burst | output.valid & (output.ready | self.windows.halt)),
+            Assert(~within_burst | output.valid & (output.ready | unit.foresight.halt)),
             Assert(~output.valid | self._is_right(output.payload.foreseen, row, Const(0))),
             Cover(unit.issue & within_burst & row.ends_window[0] & row.ends_command[0]),
             Cover(unit.issue & row.begins_command[0] & row.was_burst[0] & ~row.is_burst[0]),
@@ -232,6 +232,7 @@ class WindowsProof(Proof):
         m.d.comb += [
             Assert(~row.begins_command[0] | row.begins_window[0]),
             Assert(active | row.begins_command[walked]),
+            Assert(unit.walk == active & unit.lookahead.room),
             Assert(~(active & unit.walked) | ~row.begins_command[walked]),
             Assert(_is_burst(unit.command) == Mux(active, is_burst, row.was_burst[walked])),
             Assert(_is_several(unit.command) == Mux(active, row.is_several[walked], row.was_several[walked])),
@@ -250,7 +251,7 @@ class WindowsProof(Proof):
         queue, input_, output = inside(unit.lookahead), unit.lookahead.input, unit.lookahead.output
         pushed = walked - 1 - unit.walked
         m.d.comb += [
-            Assert(queue.free + queue.stored + unit.walked + input_.valid == LOOKAHEAD),
+            Assert(queue.free + queue.stored + queue.moved + unit.walked + input_.valid == LOOKAHEAD),
             Assert(queue.waits == (queue.stored != 0)),
             Assert(unit.lookahead.room == (runs & (queue.free != 0))),
             Assert(queue.write.addr == (queue.read.addr + queue.stored)[: len(queue.read.addr)]),
@@ -258,8 +259,8 @@ class WindowsProof(Proof):
             Assert(~input_.valid | self._is_right(unit.pushed.foreseen, row, pushed)),
             # Within a window nothing is missing: after each step comes the next one, unless many are waiting.
             Assert(~output.valid | row.ends_window[0] | queue.waits),
-            Assert(row.begins_window[walked] | unit.walked | (queue.stored + input_.valid >= LOOKAHEAD - 1)),
-            Assert(row.begins_window[walked - unit.walked] | input_.valid | (queue.stored >= LOOKAHEAD - 2)),
+            Assert(row.begins_window[walked] | unit.walked | (queue.stored + input_.valid >= LOOKAHEAD - 2)),
+            Assert(row.begins_window[walked - unit.walked] | input_.valid | (queue.stored >= LOOKAHEAD - 3)),
         ]
         for place in range(LOOKAHEAD):
             held = data.View(unit.lookahead.shape, entry(m, queue.storage, queue.read.addr + place))
@@ -287,7 +288,7 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
         *(
             pytest.param(*change, marks=pytest.mark.regress)
             for change in [
-                (windows, _WALK, "walk.eq(active & lookahead.room & ~lookahead.input.valid)"),
+                (windows, _WALK, "walk.eq(goes_on & lookahead.next_room & ~lookahead.input.valid)"),
                 (
                     foresight,
                     "Cat(Const((1 << lane_bits) - 1, lane_bits), begins)",

@@ -69,6 +69,7 @@ class StoreBeatsProof(Proof):
             # Each beat's strobe has been put aside when its word was asked for.
             Assert(levels[strobes] == levels[words] + owed),
             Assert(found.room == strobes.depth - levels[strobes]),
+            Assert(found.has_room == (found.room != 0)),
             Cover(passed & (levels[words] == strobes.depth)),
         ]
 
@@ -159,7 +160,7 @@ class LoadRoomProof(Proof):
             Assert(~r.valid | parts.pending.output.valid),
             Assert(~begin | parts.pending.input.ready & parts.requests.input.ready),
             Assert(pending == flying),
-            Assert(level == queue.stored + queue.fetched + beats.output.valid),
+            Assert(level == queue.stored + queue.came + queue.fetched + beats.output.valid),
             Assert(~queue.waits | (queue.stored != 0)),
             Assert(level + coming <= beats.depth),
             Assert(found.room + level + coming == beats.depth + found.began - found.freed),
@@ -198,8 +199,8 @@ class ReservationProof(Proof):
             # What has been reserved comes, one cycle later, and nothing else does.
             Assert(aligned.input.valid == (owed != 0)),
             Assert(owed <= 1),
-            Assert(found.stored + owed <= aligned.depth),
-            Assert(found.free == aligned.depth - found.stored - owed),
+            Assert(found.stored + owed + found.moved <= aligned.depth),
+            Assert(found.free == aligned.depth - found.stored - owed - found.moved),
             Assert(~aligned.room | (found.free != 0)),
             Assert(~found.waits | (found.stored != 0)),
             Cover(aligned.output.valid & (found.stored == aligned.depth)),
@@ -261,7 +262,7 @@ def test_responses_of_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("proof", "module", "old", "new"),
     [
-        (StoreBeatsProof, store_beats, "active & (room != 0)", "active"),
+        (StoreBeatsProof, store_beats, "active & has_room", "active"),
         (LoadRoomProof, dma_load, "room >= 2 * axi.BURST_BEATS", "room >= axi.BURST_BEATS"),
         *(
             pytest.param(*change, marks=pytest.mark.regress)

@@ -53,14 +53,14 @@ class LookaheadProof(Proof):
         word = out.payload.as_value()
         held = entry(m, found.storage, found.read.addr + marked.ahead - out.valid)
         m.d.comb += [
-            Assert(owed + found.stored <= self.depth),
-            # In the first cycle after a reset nothing is reserved.
-            Assert(unit.room == (runs & (owed + found.stored < self.depth))),
+            Assert(owed + found.stored + found.moved <= self.depth),
+            # A place that a word leaves is free a cycle later; in the first cycle after a reset nothing is reserved.
+            Assert(unit.room == (runs & (owed + found.stored + found.moved < self.depth))),
             Assert(~marked.leaves | (word == marked.word)),
             # A word is there two cycles after its push if nothing is ahead of it.
             Assert(~late | out.valid),
             Assert(marked.level == found.stored + out.valid),
-            Assert(found.free == self.depth - owed - found.stored),
+            Assert(found.free == self.depth - owed - found.stored - found.moved),
             Assert(found.waits == (found.stored != 0)),
             Assert(found.write.addr == (found.read.addr + found.stored)[: len(found.read.addr)]),
             # The word at the output stays in its place.
@@ -71,7 +71,7 @@ class LookaheadProof(Proof):
         return m
 
 
-@pytest.mark.parametrize("depth", [2, 8])
+@pytest.mark.parametrize("depth", [2, 9])
 def test_lookahead(depth: int, tmp_path: Path) -> None:
     prove(LookaheadProof(depth=depth), tmp_path, depth=3, cover_depth=depth + 8)
 
@@ -79,10 +79,11 @@ def test_lookahead(depth: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("free.eq(free - self.reserve + move)", "free.eq(free - self.input.valid + move)"),
-        ("self.room.eq(remains(free, leaves=self.reserve, comes=move))", "self.room.eq(free != 0)"),
-        ("self.room.eq(remains(free, leaves=self.reserve, comes=move))", "self.room.eq((free > 1) | move)"),
-        ("depth=2 * self.depth", "depth=self.depth"),
+        ("free.eq(free - self.reserve + moved)", "free.eq(free - self.input.valid + moved)"),
+        ("self.next_room.eq(remains(free, leaves=self.reserve, comes=moved))", "self.next_room.eq(free != 0)"),
+        ("self.next_room.eq(remains(free, leaves=self.reserve, comes=moved))", "self.next_room.eq((free > 1) | moved)"),
+        ("free.eq(free - self.reserve + moved)", "free.eq(free - self.reserve + (move | moved))"),
+        ("1 << self.depth.bit_length()", "self.depth"),
         ("waits.eq(remains(stored, leaves=move, comes=self.input.valid))", "waits.eq(stored != 0)"),
     ],
 )

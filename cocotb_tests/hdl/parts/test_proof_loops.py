@@ -201,6 +201,7 @@ class LoopsProof(Proof):
                 Assert(unit.word == (tile + step)[: self.word_bits]),
                 Assert(unit.row_ends == counters.at_last(self.names[2:])),
                 Assert(unit.last == counters.at_last(self.names)),
+                Assert(found.ends == counters.at_last(NAMES)),
                 Assert(unit.last_tile == last_tile),
                 Assert((step < steps) | (step == 0)),
                 Assert(found.tile == tile),
@@ -215,8 +216,11 @@ class LoopsProof(Proof):
             for name in NAMES:
                 m.d.comb += [
                     Assert(counters.index[name] < command[name]),
-                    Assert(found.left[name] == command[name] - 1 - counters.index[name]),
-                    Assert(found.at_end[name] == counters.at_last([name])),
+                    Assert(found.loops[name].left == command[name] - 1 - counters.index[name]),
+                    Assert(found.loops[name].at_end == counters.at_last([name])),
+                    Assert(found.loops[name].near_end == (found.loops[name].left == 1)),
+                    Assert(found.loops[name].has_one == (command[name] == 1)),
+                    Assert(found.loops[name].has_two == (command[name] == 2)),
                 ]
             m.d.comb += [
                 Cover(~unit.last & (counters.index["outer"] == 1) & (counters.index["middle"] == 1) & (steps == 2)),
@@ -285,9 +289,13 @@ def test_a_broken_loop_nest_is_found(old: str, new: str, tmp_path: Path) -> None
     [
         ("~end_inner, end_inner & end_middle", "~end_inner, end_inner"),
         ("self.word.eq(start), tile.eq(start)", "self.word.eq(tile)"),
-        ("end_inner, end_outer)", "end_middle, end_outer)"),
+        ('ends_next["inner"], ends_next["outer"]', 'ends_next["middle"], ends_next["outer"]'),
+        ('are_single["inner"], are_single["outer"]', 'are_single["inner"], are_single["middle"]'),
         ("leaves & end_inner & ~end_middle", "leaves & ~end_middle"),
-        ("at_end[name].eq(left[name] == 1)", "at_end[name].eq(left[name] == 2)"),
+        ("self.has_two, self.left == 2", "self.has_two, self.left == 1"),
+        ("self.has_two, self.left == 2", "self.has_one, self.left == 2"),
+        ("Mux(moves, loops[name].ends_next, loops[name].at_end)", "loops[name].ends_next"),
+        ("moves &= loops[name].at_end", "moves = loops[name].at_end"),
     ],
 )
 def test_broken_loops_are_found(old: str, new: str, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ....golden.config import Config
 from ....golden.engines.specifications import specification
-from ....golden.timing.depths import LOOKAHEAD, backlog_limit
+from ....golden.timing.depths import STEPS_AHEAD, backlog_limit
 from ....golden.timing.issue import command_parts, issue_steps
 from ....golden.timing.landing import lead
 from ....golden.timing.latencies import landing_latency
@@ -16,9 +16,6 @@ from ..data.command import Command
 from .agenda import Events
 from .issue import Part, hide, pieces
 from .port import Port
-
-#: Steps between the one that is walked and the one that is issued, both included.
-AHEAD = LOOKAHEAD + 2
 
 #: First and last issue of a command.
 Issues = tuple[int, int]
@@ -48,7 +45,7 @@ class ComputeClock:
     config: Config
     completed: Events
     issues: list[Issues] = field(default_factory=list)
-    latest: deque[int] = field(default_factory=lambda: deque(maxlen=AHEAD))
+    latest: deque[int] = field(default_factory=lambda: deque(maxlen=STEPS_AHEAD))
     reads: Port = field(default_factory=Port)
     writes: Port = field(default_factory=Port)
     accepts: int = 0
@@ -83,7 +80,7 @@ class ComputeClock:
                 *(unread, pieces(fields, windows, config), latency),
             )
             for begin, count, issued, self.backlog in part.issue():
-                self.latest.extend(part.last_steps(begin, count, issued, AHEAD))
+                self.latest.extend(part.last_steps(begin, count, issued, STEPS_AHEAD))
                 now = begin + count * (row + sum(hold for hold, _ in issued))
                 waits = [waiting for _, waiting in issued]
                 if begins:
@@ -97,6 +94,6 @@ class ComputeClock:
             self.writes.take(self.landed + 1, part.writes)
         self.issues.append((first, now - 1))
         # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
-        self.walked = max(taken + issue_steps(fields), self.latest[0] if len(self.latest) == AHEAD else 0)
+        self.walked = max(taken + issue_steps(fields), self.latest[0] if len(self.latest) == STEPS_AHEAD else 0)
         self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
         command.begin, command.end = first, self.completed.last
