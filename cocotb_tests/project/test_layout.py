@@ -64,7 +64,7 @@ ORDER = {
     "host/model": ("functions",),
     "host/quantize": ("rewriting",),
     "host/quantize/rewriting": ("norms", "recurrent"),
-    "synth": ("netlist", "mapped"),
+    "synth": ("netlist", "mapped", "placed"),
     "train": ("layers", "channels", "preparing", "schedules", "exporting"),
 }
 #: Python files in a folder, at most: more, and nobody sees at a glance what is there.

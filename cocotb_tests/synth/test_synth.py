@@ -24,6 +24,7 @@ from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
+from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
 
 needs_tools = pytest.mark.skipif(
@@ -330,46 +331,12 @@ def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
 
 
-@pytest.fixture
-def placed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str], dict]]:
-    """What nextpnr is given, which is not run: options, and the netlist, in which the floorplan leaves its seed."""
-    given = []
-
-    def run_tool(module: str, options: list[str], *, folder: Path, log: str) -> None:
-        (folder / log).write_text("")
-        given.append((options, json.loads((folder / options[options.index("--json") + 1]).read_text())))
-
-    monkeypatch.setattr(flow, "floorplan", lambda netlist, sites, *, tiles, seed: netlist.update(seed=seed))
-    monkeypatch.setattr(flow, "run_tool", run_tool)
-    monkeypatch.setattr(flow, "read_placement", lambda path, *, seed: placement(seed, 100.0))
-    (tmp_path / "top.json").write_text('{"modules": {}}')
-    return given
-
-
-@pytest.mark.parametrize(
-    ("pumped", "mhz", "wanted"), [(False, None, True), (False, 80, True), (True, None, False), (True, 80, True)]
-)
-def test_wires_are_ripped_up_where_the_aim_is_within_reach(
-    pumped: bool, mhz: float | None, wanted: bool, placed: list[tuple[list[str], dict]], tmp_path: Path
-) -> None:
-    for speed in SPEEDS:
-        target = flow.find_target("ecp5-85k", speed, mhz)
-        flow.place_design(tmp_path, target, 1, platform=Platform(is_pumped=pumped))
-    assert ["--tmg-ripup" in options for options, _ in placed] == [wanted] * len(SPEEDS)
-
-
-def test_each_seed_has_a_floorplan_of_its_own(placed: list[tuple[list[str], dict]], tmp_path: Path) -> None:
-    for seed in (3, 7):
-        flow.place_design(tmp_path, DEVICES["ecp5-85k"], seed)
-    assert [netlist for _, netlist in placed] == [{"modules": {}, "seed": 3}, {"modules": {}, "seed": 7}]
-
-
 @needs_tools
 def test_a_faster_grade_is_told_to_nextpnr_and_to_the_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And it is faster; the clock to aim at is higher, too."""
     told, run = [], tools.run_tool
     monkeypatch.setattr(
-        flow, "run_tool", lambda tool, options, **more: told.append(options) or run(tool, options, **more)
+        place, "run_tool", lambda tool, options, **more: told.append(options) or run(tool, options, **more)
     )
     reports = {
         speed: flow.synthesise_component(

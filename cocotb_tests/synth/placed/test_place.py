@@ -1,0 +1,181 @@
+# amaranth: UnusedElaboratable=no
+"""The runs of nextpnr: what each is told, and that it takes a placement that was refined."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In
+from placed_netlists import Sketch
+
+from lutterfly.boards import SPEEDS
+from lutterfly.hdl.engines.multipliers import connect_pumped
+from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
+from lutterfly.synth import flow, tools
+from lutterfly.synth.device import DELAYS, DEVICES
+from lutterfly.synth.placed import place
+from lutterfly.synth.placed.refine import refine
+from lutterfly.synth.placed.slices import REGISTER, Site, Slices
+from lutterfly.synth.placed.timing import Timing, net_of
+
+needs_tools = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
+)
+TWO_CLOCKS = Platform(is_pumped=True)
+
+
+def far_off() -> Sketch:
+    """A register far from what it connects, to which there is a place near that, and two clocks."""
+    sketch = Sketch()
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in", CE="enable")
+    sketch.register("b", "X90/Y80/SLICEA.FF0", "a")
+    sketch.register("c", "X60/Y10/SLICEA.FF0", "b", CE="enable")
+    sketch.register("fast", "X20/Y12/SLICEA.FF0", "in", clock="double_clk")
+    sketch.table("room", "X35/Y10/SLICEA.K0", "in")
+    return sketch
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str], dict]]:
+    """What nextpnr is told, which is not run: options, and the netlist, in which the floorplan leaves its seed."""
+    runs = []
+
+    def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
+        (folder / log).write_text("")
+        runs.append((options, json.loads((folder / options[options.index("--json") + 1]).read_text())))
+        if "--write" in options:
+            (folder / options[options.index("--write") + 1]).write_text(json.dumps(far_off().netlist))
+
+    monkeypatch.setattr(place, "floorplan", lambda netlist, sites, *, tiles, seed: netlist.update(seed=seed))
+    monkeypatch.setattr(place, "run_tool", run_tool)
+    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: (path.name, seed))
+    (tmp_path / "top.json").write_text('{"modules": {}}')
+    return runs
+
+
+def value(options: list[str], name: str) -> str:
+    return options[options.index(name) + 1]
+
+
+def test_one_clock_is_placed_and_routed_at_once(told: list[tuple[list[str], dict]], tmp_path: Path) -> None:
+    """Each seed has a floorplan of its own; wires that are too slow are ripped up, whatever the clock."""
+    for seed in (3, 7):
+        found = place.place_design(
+            tmp_path, DEVICES["ecp5-85k"], seed, ["--lpf", "top.lpf"], outputs=["--textcfg", "t"]
+        )
+        assert found == (f"report-{seed}.json", seed)
+    assert [netlist for _, netlist in told] == [{"modules": {}, "seed": 3}, {"modules": {}, "seed": 7}]
+    for options, _ in told:
+        assert {"--tmg-ripup", "--timing-allow-fail"} <= set(options)
+        assert {"--no-route", "--no-place", "--no-pack", "--write"}.isdisjoint(options)
+        assert (value(options, "--lpf"), value(options, "--textcfg")) == ("top.lpf", "t")
+        assert value(options, "--freq") == "101.0"
+
+
+def test_two_clocks_are_placed_refined_and_routed(told: list[tuple[list[str], dict]], tmp_path: Path) -> None:
+    target = DEVICES["ecp5-85k"].to_reach(400)
+    found = place.place_design(
+        tmp_path, target, 5, ["--lpf", "top.lpf"], outputs=["--textcfg", "t"], platform=TWO_CLOCKS
+    )
+    assert found == ("report-5.json", 5)
+    (placing, planned), (routing, placed) = told
+    assert planned == {"modules": {}, "seed": 5}
+    assert "--no-route" in placing
+    assert {"--report", "--textcfg", "--no-place"}.isdisjoint(placing)
+    assert float(value(placing, "--freq")) == pytest.approx(404)
+    assert {"--no-pack", "--no-place", "--tmg-ripup"} <= set(routing)
+    assert "--no-route" not in routing
+    assert (value(routing, "--report"), value(routing, "--textcfg")) == ("report-5.json", "t")
+    assert [routing[at + 1] for at, option in enumerate(routing) if option == "--lpf"] == ["clocks-5.lpf", "top.lpf"]
+    # What is routed is refined, and for clocks within its reach.
+    cells = placed["modules"]["top"]["cells"]
+    assert cells["b"]["attributes"]["NEXTPNR_BEL"] == "X35/Y10/SLICEA.FF0"
+    refined = far_off()
+    refine(refined.netlist, mhz=404)
+    reach = place.REACH * 1000 / Timing(refined.module).paths(0.0)[0].delay_ns
+    assert reach < 404
+    assert float(value(routing, "--freq")) == pytest.approx(reach)
+    clocks = re.findall(r'FREQUENCY NET "(\w+)" ([\d.]+) MHZ;\n', (tmp_path / "clocks-5.lpf").read_text())
+    assert [(name, float(mhz)) for name, mhz in clocks] == [
+        ("clk", pytest.approx(reach, 1e-4)),
+        ("double_clk", pytest.approx(2 * reach, 1e-4)),
+    ]
+
+
+def test_a_clock_within_reach_is_aimed_at_in_all_grades(told: list[tuple[list[str], dict]], tmp_path: Path) -> None:
+    for speed in SPEEDS:
+        target = DEVICES["ecp5-85k"].to_reach(50).of_speed(speed)
+        place.place_design(tmp_path, target, 1, platform=TWO_CLOCKS)
+        assert float(value(told[-1][0], "--freq")) == pytest.approx(50.5 / DELAYS[speed])
+
+
+def test_multipliers_of_two_clocks_in_a_group_are_an_error(
+    monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
+) -> None:
+    run = place.run_tool
+
+    def warned(tool: str, options: list[str], *, folder: Path, log: str) -> None:
+        run(tool, options, folder=folder, log=log)
+        (folder / log).write_text("Warning: Connection to CLK0 remapped\n")
+
+    monkeypatch.setattr(place, "run_tool", warned)
+    with pytest.raises(tools.FlowError, match=r"nextpnr-1\.log: multipliers of a group must have one clock"):
+        place.place_design(tmp_path, DEVICES["ecp5-85k"], 1)
+
+
+class Pair(wiring.Component):
+    """Two products of factors that are registered outside, by one multiplier."""
+
+    def __init__(self) -> None:
+        bank = MultiplierBank(1, a_width=8, b_width=8)
+        super().__init__({"bank_0": In(bank), "bank_1": In(bank)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        connect_pumped(m, [(wiring.flipped(self.bank_0), wiring.flipped(self.bank_1))])
+        return m
+
+
+@needs_tools
+def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A register of a real placement is put at the other end of the device, and comes back; then it is routed."""
+    seen: dict[str, Any] = {}
+
+    def displace_and_refine(netlist: dict, *, mhz: float) -> int:
+        cells = netlist["modules"]["top"]["cells"]
+        slices = Slices(cells)
+        name = next(
+            name
+            for name, cell in cells.items()
+            if cell["type"] == REGISTER and net_of(cell, "M") is not None and net_of(cell, "CE") is None
+        )
+        seen.update(name=name, first=slices.site(name))
+        slices.move(name, Site((100, 90), "A", "FF0"))
+        seen["longest"] = Timing(netlist["modules"]["top"]).paths(0.0)[0].delay_ns
+        moved = refine(netlist, mhz=400)
+        seen.update(last=slices.site(name), refined=Timing(netlist["modules"]["top"]).paths(0.0)[0].delay_ns)
+        return moved
+
+    monkeypatch.setattr(place, "refine", displace_and_refine)
+    run = place.run_tool
+
+    def written(tool: str, options: list[str], **more: Any) -> None:
+        run(tool, [*options, *(["--write", "routed.json"] if "--no-place" in options else [])], **more)
+
+    monkeypatch.setattr(place, "run_tool", written)
+    found = flow.synthesise_component(Pair(), name="pair", folder=tmp_path, mhz=60, seeds=(1,), platform=TWO_CLOCKS)
+    assert seen["last"].place != (100, 90)
+    assert seen["refined"] < seen["longest"]
+    assert found.fmax_mhz > 60
+    cell = json.loads((tmp_path / "routed.json").read_text())["modules"]["top"]["cells"][seen["name"]]
+    column, row = seen["last"].place
+    site = f"X{column}/Y{row}/SLICE{seen['last'].slice}.{seen['last'].position}"
+    assert cell["attributes"]["NEXTPNR_BEL"] == site

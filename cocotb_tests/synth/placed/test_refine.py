@@ -1,0 +1,167 @@
+"""Registers that stand far off come near what they connect; everything else stays."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from placed_netlists import Sketch
+
+from lutterfly.synth.placed.refine import refine
+from lutterfly.synth.placed.timing import Timing
+from oracles.kept import PATIENT
+
+
+def line(**far: str) -> Sketch:
+    """Three registers, of which the one in the middle stands far off, and tiles with room between the others, which
+    have enables."""
+    sketch = Sketch()
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in", CE="enable")
+    sketch.register("b", "X90/Y80/SLICEA.FF0", "a", **far)
+    sketch.register("c", "X20/Y10/SLICEA.FF0", "b", CE="enable")
+    for column in range(11, 20):
+        sketch.table(f"t{column}", f"X{column}/Y10/SLICEA.K0", "in")
+    return sketch
+
+
+def sites(sketch: Sketch) -> dict[str, str]:
+    return {name: sketch.site(name) for name in sketch.cells}
+
+
+def longest(sketch: Sketch) -> float:
+    return max(path.delay_ns for path in Timing(sketch.module).paths(0.0))
+
+
+def test_a_register_comes_between_what_it_connects() -> None:
+    sketch = line()
+    before = sites(sketch)
+    assert refine(sketch.netlist, mhz=200) == 1
+    assert longest(sketch) < 2.2
+    assert sketch.site("b") in ("X15/Y10/SLICEA.FF0", "X14/Y10/SLICEA.FF0")
+    assert {name for name, site in sites(sketch).items() if site != before[name]} == {"b"}
+
+
+def test_what_meets_the_clock_stays() -> None:
+    sketch = line()
+    before = sites(sketch)
+    assert refine(sketch.netlist, mhz=0.99 * 1000 / longest(sketch)) == 0
+    assert sites(sketch) == before
+
+
+def test_a_register_with_an_enable_stays() -> None:
+    sketch = line(CE="enable")
+    assert refine(sketch.netlist, mhz=200) == 0
+
+
+def test_a_register_does_not_go_where_its_clock_is_not() -> None:
+    sketch = line()
+    for column in range(11, 20):
+        sketch.register(f"r{column}", f"X{column}/Y10/SLICED.FF0", "in", clock="double_clk")
+    refine(sketch.netlist, mhz=200)
+    assert sketch.site("b")[:7] in ("X10/Y10", "X20/Y10")
+
+
+def test_a_path_of_the_faster_clock_is_the_longer_one() -> None:
+    sketch = line(clock="double_clk")
+    refine(sketch.netlist, mhz=200)
+    # As near to its end as there is a tile without another clock.
+    assert sketch.site("b") == "X19/Y10/SLICEA.FF0"
+
+
+def test_a_table_goes_with_its_register() -> None:
+    sketch = line()
+    sketch.table("logic", "X90/Y80/SLICEA.K0", "a", "b")
+    sketch.register("b", "X90/Y80/SLICEA.FF0", "logic", port="DI")
+    assert refine(sketch.netlist, mhz=200) == 1
+    assert sketch.site("logic").split(".")[0] == sketch.site("b").split(".")[0]
+    assert longest(sketch) < 2.5
+    # A table that others need stays, and so does its register.
+    shared = line()
+    shared.table("logic", "X90/Y80/SLICEA.K0", "a", "b")
+    shared.register("b", "X90/Y80/SLICEA.FF0", "logic", port="DI")
+    shared.register("d", "X90/Y80/SLICEB.FF0", "logic")
+    assert refine(shared.netlist, mhz=200) == 0
+
+
+def test_registers_behind_one_another_all_come() -> None:
+    sketch = Sketch()
+    places = [(10, 10), (90, 20), (15, 90), (90, 80), (20, 10)]
+    for number, (column, row) in enumerate(places):
+        source = f"r{number - 1}" if number else "in"
+        sketch.register(f"r{number}", f"X{column}/Y{row}/SLICEA.FF0", source)
+    for column in range(11, 20):
+        sketch.table(f"t{column}", f"X{column}/Y10/SLICEA.K0", "in")
+    before = longest(sketch)
+    assert refine(sketch.netlist, mhz=400) >= 3
+    assert longest(sketch) < before / 2
+
+
+@st.composite
+def designs(draw: st.DrawFn) -> Sketch:
+    """Registers and tables all over a device, connected at random, each site taken once."""
+    sketch, taken = Sketch(), set()
+    names: list[str] = ["in"]
+    tile_sets: dict[tuple[int, int], tuple[str, ...]] = {}
+    for number in range(draw(st.integers(2, 24))):
+        place = (draw(st.integers(0, 30)), draw(st.integers(0, 30)))
+        letter, position = draw(st.sampled_from("ABCD")), draw(st.sampled_from("01"))
+        source = draw(st.sampled_from(names))
+        kind, name = draw(st.sampled_from(["register", "table", "both"])), f"n{number}"
+        shared = (draw(st.sampled_from(["clk", "double_clk"])), draw(st.sampled_from(["", *names[:3]])))
+        reset = {"LSR": shared[1]} if shared[1] else {}
+        if kind != "table" and tile_sets.setdefault(place, shared) != shared:
+            continue
+        table, register = (f"X{place[0]}/Y{place[1]}/SLICE{letter}.{site}{position}" for site in ("K", "FF"))
+        if {table, register} & taken:
+            continue
+        taken |= {table, register}
+        if kind == "register":
+            sketch.register(name, register, source, clock=shared[0], **reset)
+        else:
+            more = draw(st.sampled_from(names))
+            own = name if kind == "table" else f"{name}_table"
+            sketch.table(own, table, source, more)
+            if kind == "both":
+                sketch.register(name, register, own, clock=shared[0], port="DI", **reset)
+        names.append(name)
+    return sketch
+
+
+@settings(PATIENT, max_examples=150)
+@given(designs(), st.sampled_from([150, 300, 600]))
+def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sketch, mhz: int) -> None:
+    before = copy.deepcopy(sketch)
+    moved = refine(sketch.netlist, mhz=mhz)
+    paths = Timing(sketch.module).paths(0.0), Timing(before.module).paths(0.0)
+    if paths[1]:
+        assert paths[0][0].delay_ns <= max(paths[1][0].delay_ns, 1000 / mhz) + 1e-9
+    assert (moved == 0) == (sites(sketch) == sites(before))
+    assert max(Counter(sites(sketch).values()).values(), default=1) == 1
+    shared: dict[str, set] = {}
+    for cell in sketch.cells.values():
+        if cell["type"] == "TRELLIS_FF":
+            tile = re.match(r"X\d+/Y\d+", cell["attributes"]["NEXTPNR_BEL"])[0]
+            nets = cell["connections"]
+            shared.setdefault(tile, set()).add((*nets["CLK"], *nets.get("LSR", [])))
+            if "DI" in nets:
+                table = next(name for name, bit in sketch.nets.items() if bit == nets["DI"][0])
+                site = cell["attributes"]["NEXTPNR_BEL"]
+                assert sketch.site(table) == site.replace("FF", "K")
+    assert all(len(kinds) == 1 for kinds in shared.values())
+
+
+def test_a_netlist_without_paths_is_left_alone() -> None:
+    sketch = Sketch()
+    sketch.table("t", "X1/Y1/SLICEA.K0", "in")
+    assert refine(sketch.netlist, mhz=100) == 0
+    assert refine({"modules": {"core": Sketch().module}}, mhz=100, top="core") == 0
+
+
+@pytest.mark.parametrize("mhz", [50, 150])
+def test_the_clock_decides(mhz: int) -> None:
+    sketch = line()
+    assert bool(refine(sketch.netlist, mhz=mhz)) == (mhz == 150)

