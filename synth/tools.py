@@ -10,7 +10,7 @@ from pathlib import Path
 from . import process
 from .extras import missing
 
-__all__ = ["TIME_LIMIT_S", "TOOLS", "FlowError", "check_tools", "run_tool"]
+__all__ = ["TIME_LIMIT_S", "TOOLS", "FlowError", "TooLongError", "check_tools", "run_tool"]
 
 #: For each run of a tool. The whole core takes a quarter of an hour.
 TIME_LIMIT_S = 3 * 3600
@@ -22,6 +22,10 @@ class FlowError(RuntimeError):
     """A tool is missing, or failed; the message says which, and where its log is."""
 
 
+class TooLongError(FlowError):
+    """A tool does not end in time."""
+
+
 def check_tools() -> None:
     """Raise a FlowError unless all tools are installed; it says what installs them."""
     lacking = [name.replace("_", "-") for name in (*TOOLS, "scipy") if importlib.util.find_spec(name) is None]
@@ -29,13 +33,23 @@ def check_tools() -> None:
         raise FlowError(missing("synthesis", lacking, "synth"))
 
 
-def run_tool(tool: str, options: list[str], *, folder: Path, log: str = "", function: str = "") -> None:
+def run_tool(
+    tool: str,
+    options: list[str],
+    *,
+    folder: Path,
+    log: str = "",
+    function: str = "",
+    time_limit_s: float = TIME_LIMIT_S,
+) -> None:
     """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; ``log`` is what it writes there.
 
     Raises
     ------
     FlowError
-        If it fails or does not end; with the end of what it says.
+        If it fails, with the end of what it says.
+    TooLongError
+        If it does not end.
     """
     # Not the commands of the same names, which need not be on the PATH.
     start = f"import sys, {tool}; sys.exit({tool}.{function or TOOLS[tool]}(sys.argv[1:]))"
@@ -43,10 +57,10 @@ def run_tool(tool: str, options: list[str], *, folder: Path, log: str = "", func
     seen = f"; see {folder / log}" if log else ""
     shown = function.replace("run_", "yowasp-") or tool.replace("_", "-")
     try:
-        code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=TIME_LIMIT_S)
+        code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=time_limit_s)
     except subprocess.TimeoutExpired:
-        raise FlowError(
-            f"{shown} must end within {TIME_LIMIT_S} s, and does not{seen}: a router may never end that is told to "
+        raise TooLongError(
+            f"{shown} must end within {time_limit_s:g} s, and does not{seen}: a router may never end that is told to "
             "reach a clock which is out of reach"
         ) from None
     if code:

