@@ -37,12 +37,12 @@ def backlog_limit(config: Config, code: int) -> int:
 #: Steps, or groups of results, that a walker is ahead of its gate at most.
 LOOKAHEAD = 9
 
-#: Steps, or groups, between the one that is walked and the one that passes the gate, both included, while one passes in
-#: each cycle: the walker hears of a place a cycle later.
-STEPS_AHEAD = LOOKAHEAD + 1
+#: Steps between the one that is walked and the one that waits at the gate, both included.
+STEPS_AHEAD = LOOKAHEAD + 2
 
-#: Pauses between commands that groups found ahead of their results hide: those that have left the walker's registers.
-PAUSES_HIDDEN = STEPS_AHEAD - 5
+#: Pauses between commands that groups found ahead of their results hide: those that have left the walker's registers,
+#: while a group goes in each cycle, of whose place the walker hears a cycle later.
+PAUSES_HIDDEN = LOOKAHEAD - 4
 
 #: Pieces of a LOAD or FILL that are found ahead of their chunks.
 PIECES_AHEAD = 4

@@ -283,6 +283,9 @@ class ForesightProof(Proof):
             self.results.result.valid.eq(issue | (coming != 0)),
             # Anything: a register of nothing but zeros is one that yosys refuses.
             *(self._anything(self.results.result[half], name=half) for half in ("low", "high")),
+            # Yosys takes no register that stays at zero for the inputs of RAMs that are left out.
+            self.results.parameter_write.en.eq(self.free(name="writes_parameter")),
+            self.results.parameter_write.addr.eq(self.free(len(self.results.parameter_write.addr), name="parameter")),
             # Bursts are narrow, other results what they like.
             self.results.result.is_wide.eq(~Mux(issue, is_burst, was_burst) & self.free(name="is_wide")),
         ]
