@@ -209,6 +209,8 @@ NETLIST = (
     *(f"cocotb_tests/synth/netlist/test_{name}.py" for name in ("expressions", "cells", "blocks", "translate")),
     "cocotb_tests/host/twin/test_netlist.py",
 )
+#: What judges a placement.
+PLACED = tuple(f"cocotb_tests/synth/placed/test_{name}.py" for name in ("timing", "slices", "refine", "place"))
 #: What is said of devices is compared with the tools'.
 DEVICE, DEVICE_TEST = "synth/device.py", ("cocotb_tests/synth/test_device.py", "not every")
 #: Imports between a test and a module that it judges when it takes longer, at most: itself, or through one more.
@@ -222,6 +224,8 @@ def tests_for(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     """Test files and what to select in each, nearest first; with ``far`` what is farther and takes longer, too."""
     if file == DEVICE:
         return iter((DEVICE_TEST,))
+    if file.startswith("synth/placed/"):
+        return ((name, "") for name in PLACED)
     if file.startswith("synth/"):
         return ((name, "") for name in (NETLIST if far else NETLIST[:-1]))
     return hardware_tests(file, far=far) if file.startswith("hdl/") else software_tests(file, far=far)
