@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["CLOCKS", "path_delays"]
+__all__ = ["CLOCKS", "path_delays", "start_of"]
 
 #: Ports of clocks, whose nets have wires of their own.
 CLOCKS = frozenset({"CLK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3", "WCK"})
@@ -52,7 +52,7 @@ def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
         for port, direction in cell.get("port_directions", {}).items():
             for bit in _bits(cell, port):
                 if direction == "output" and bit not in driven:
-                    arrival[bit] = _start(cell)
+                    arrival[bit] = start_of(cell)
                 elif direction == "input" and port not in CLOCKS:
                     setup[bit] = max(setup.get(bit, 0.0), _SETUP.get(port, 0.0))
 
@@ -80,7 +80,7 @@ def _bits(cell: Cell, port: str) -> list[int]:
     return [bit for bit in cell["connections"].get(port, ()) if isinstance(bit, int)]
 
 
-def _start(cell: Cell) -> float:
+def start_of(cell: Cell) -> float:
     """When a path begins at the output of a register, or of a block that may have none."""
     parameters = cell.get("parameters", {})
     if cell["type"] == "DP16KD":

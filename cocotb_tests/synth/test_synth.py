@@ -8,16 +8,11 @@ import json
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In
 
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.hdl.parts.platforms import Platform
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
@@ -26,6 +21,7 @@ from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
 from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
+from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
@@ -292,19 +288,6 @@ def test_the_clock_to_reach_can_be_told(
     assert (slow.fmax_mhz, slow.aim_mhz) == (87, pytest.approx(87.87))
     assert Report("core", slow, 0, (placement(1, 86.9),)).misses() == ["clock must be at least 87.0 MHz, not 86.9 MHz"]
     assert Report("core", slow, 0, (placement(1, 87.0),)).misses() == []
-
-
-class Pair(wiring.Component):
-    """Two products of factors that are registered outside, by one multiplier."""
-
-    def __init__(self) -> None:
-        bank = MultiplierBank(1, a_width=8, b_width=8)
-        super().__init__({"bank_0": In(bank), "bank_1": In(bank)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        connect_pumped(m, [(wiring.flipped(self.bank_0), wiring.flipped(self.bank_1))])
-        return m
 
 
 @needs_tools

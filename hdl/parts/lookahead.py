@@ -30,7 +30,7 @@ class Lookahead(wiring.Component):
     gated : sequence of str
         Fields that come from registers.
     depth : int
-        Words; with 6, a walker that pushes two cycles after it reserves goes on without a pause.
+        Words; with 5, a walker that pushes two cycles after it reserves goes on without a pause.
 
     Members
     -------

@@ -91,12 +91,12 @@ def _refine(placed: Path, clocks: Path, device: Device) -> float:
     nextpnr gives a clock from outside other names when it packs, under which constraints of pins do not reach it.
     """
     netlist = json.loads(placed.read_text())
-    # As if it were of the slowest grade, which estimates are about.
-    scale = DELAYS[device.speed]
-    refine(netlist, mhz=scale * device.aim_mhz)
-    placed.write_text(json.dumps(netlist))
     module = netlist["modules"]["top"]
     timing = Timing(module)
+    # As if it were of the slowest grade, which estimates are about.
+    scale = DELAYS[device.speed]
+    refine(timing, mhz=scale * device.aim_mhz)
+    placed.write_text(json.dumps(netlist))
     longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)
     reach = min(device.aim_mhz, REACH * 1000 / longest_ns) if longest_ns else device.aim_mhz
     nets = {name for name, net in module["netnames"].items() if timing.clocks & set(net["bits"])}

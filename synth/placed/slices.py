@@ -55,9 +55,8 @@ class Slices:
         self.cells = cells
         self.tiles: dict[Place, dict[tuple[str, str], str]] = defaultdict(dict)
         for name, cell in cells.items():
-            found = _SITE.match(cell.get("attributes", {}).get("NEXTPNR_BEL", ""))
-            if found:
-                self.tiles[int(found[1]), int(found[2])][found[3], found[4]] = name
+            if site := _site_of(cell):
+                self.tiles[site.place][site.slice, site.position] = name
 
     def free(self, place: Place, register: str, *, needs_table: bool) -> str | None:
         """A slice of a tile without registers, with a free table if need be, that ``register`` may have; None if there
@@ -78,9 +77,9 @@ class Slices:
 
     def site(self, name: str) -> Site:
         """Where a register or a table stands."""
-        found = _SITE.match(self.cells[name]["attributes"]["NEXTPNR_BEL"])
+        found = _site_of(self.cells[name])
         assert found is not None
-        return Site((int(found[1]), int(found[2])), found[3], found[4])
+        return found
 
     def move(self, name: str, site: Site) -> None:
         """Move a cell to a site that is free."""
@@ -89,6 +88,11 @@ class Slices:
         self.tiles[site.place][site.slice, site.position] = name
         column, row = site.place
         self.cells[name]["attributes"]["NEXTPNR_BEL"] = f"X{column}/Y{row}/SLICE{site.slice}.{site.position}"
+
+
+def _site_of(cell: Cell) -> Site | None:
+    found = _SITE.match(cell.get("attributes", {}).get("NEXTPNR_BEL", ""))
+    return Site((int(found[1]), int(found[2])), found[3], found[4]) if found else None
 
 
 def _is_memory(cell: Cell) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...hdl.parts.pumped_multipliers import DOUBLE
-from ..critical import CLOCKS
+from ..critical import CLOCKS, start_of
 
 __all__ = ["Path", "Place", "Timing"]
 
@@ -20,9 +20,7 @@ __all__ = ["Path", "Place", "Timing"]
 Place = tuple[int, int]
 Cell = dict[str, Any]
 
-#: Nanoseconds: of what starts a path, of logic, and of a wire, for each tile and whatever its length. Near a cell a
-#: tile counts twice.
-_REGISTER, _SLOW_RAM, _SLOW_MULTIPLIER = 0.6, 5.7, 3.5
+#: Nanoseconds: of logic, and of a wire, for each tile and whatever its length. Near a cell a tile counts twice.
 _TABLE, _CARRY_IN, _CARRY, _SUM = 0.24, 0.45, 0.07, 0.44
 _TILE, _LEAST_TILES, _NEAR = 0.088, 3, 5
 _SETUP = {"CE": 0.1, "LSR": 0.4, "M": 0.1}
@@ -88,7 +86,7 @@ class Timing:
 
     def __init__(self, module: dict[str, Any]):
         self.cells: dict[str, Cell] = module["cells"]
-        doubled = {bit: name for name, net in module["netnames"].items() for bit in net["bits"] if DOUBLE in name}
+        doubled = {bit for name, net in module["netnames"].items() for bit in net["bits"] if DOUBLE in name}
         self.places = {name: place_of(cell) for name, cell in self.cells.items()}
         self.drivers: dict[int, tuple[str, str]] = {}
         self.sinks: dict[int, list[tuple[str, str]]] = defaultdict(list)
@@ -108,32 +106,38 @@ class Timing:
                 self._clocked[name] = clock in doubled
             for source, arc in _arcs(name, cell):
                 self._after[source].append(arc)
+        self._starts, self._order = self._in_order()
         self.update()
 
-    def update(self) -> None:
-        """Work out the arrivals anew."""
+    def _in_order(self) -> tuple[list[int], list[int]]:
+        """Nets that come from no table, and all nets but those of loops, each after those that it depends on."""
         before = Counter(arc.net for arcs in self._after.values() for arc in arcs)
-        self.arrivals: dict[int, dict[float, tuple[float, str]]] = {}
-        self._left: dict[int, float] = {}
-        ready = []
-        for net, (name, _) in self.drivers.items():
-            if not before[net]:
-                is_start = name in self._clocked
-                self.arrivals[net] = {self.cycles(name): (_start(self.cells[name]), name)} if is_start else {}
-                ready.append(net)
-        order = []
+        starts = [net for net in self.drivers if not before[net]]
+        ready, order = list(starts), []
         while ready:
             net = ready.pop()
             order.append(net)
+            for arc in self._after.get(net, ()):
+                before[arc.net] -= 1
+                if not before[arc.net]:
+                    ready.append(arc.net)
+        return starts, order
+
+    def update(self) -> None:
+        """Work out the arrivals anew."""
+        self.arrivals: dict[int, dict[float, tuple[float, str]]] = {}
+        self._left: dict[int, float] = {}
+        for net in self._starts:
+            name = self.drivers[net][0]
+            is_start = name in self._clocked
+            self.arrivals[net] = {self.cycles(name): (start_of(self.cells[name]), name)} if is_start else {}
+        for net in self._order:
             for arc in self._after.get(net, ()):
                 there = arc.delay + self.wire_to(net, arc.cell, arc.port, self.places[arc.cell])
                 arrivals = self.arrivals.setdefault(arc.net, {})
                 for cycles, (when, start) in self.arrivals[net].items():
                     arrivals[cycles] = max(arrivals.get(cycles, (0.0, "")), (when + there, start))
-                before[arc.net] -= 1
-                if not before[arc.net]:
-                    ready.append(arc.net)
-        for net in reversed(order):
+        for net in reversed(self._order):
             self._left[net] = self.left_from(net, self.places[self.drivers[net][0]])
 
     def cycles(self, name: str) -> float:
@@ -196,17 +200,6 @@ def wire(start: Place | None, output: str, end: Place | None, port: str) -> floa
         return 0.0
     lengths = [abs(one - other) for one, other in zip(start, end, strict=True)]
     return _TILE * (_LEAST_TILES + sum(length + min(length, _NEAR) for length in lengths))
-
-
-def _start(cell: Cell) -> float:
-    """When a path begins at the output of a register, or of a block that may have none."""
-    parameters = cell.get("parameters", {})
-    if cell["type"] == "DP16KD":
-        modes = {parameters.get("REGMODE_A"), parameters.get("REGMODE_B")}
-        return _REGISTER if "OUTREG" in modes else _SLOW_RAM
-    if cell["type"] == "MULT18X18D":
-        return _SLOW_MULTIPLIER if parameters.get("REG_OUTPUT_CLK", "NONE") == "NONE" else _REGISTER
-    return _REGISTER
 
 
 def _arcs(name: str, cell: Cell) -> Iterator[tuple[int, _Arc]]:

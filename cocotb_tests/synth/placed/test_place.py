@@ -10,21 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib import wiring
-from amaranth.lib.wiring import In
 from placed_netlists import Sketch
 
 from lutterfly.boards import SPEEDS
-from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.platforms import Platform
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DELAYS, DEVICES
 from lutterfly.synth.placed import place
 from lutterfly.synth.placed.refine import refine
 from lutterfly.synth.placed.slices import REGISTER, Site, Slices
 from lutterfly.synth.placed.timing import Timing, net_of
+from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
@@ -99,7 +95,7 @@ def test_two_clocks_are_placed_refined_and_routed(told: list[tuple[list[str], di
     cells = placed["modules"]["top"]["cells"]
     assert cells["b"]["attributes"]["NEXTPNR_BEL"] == "X35/Y10/SLICEA.FF0"
     refined = far_off()
-    refine(refined.netlist, mhz=404)
+    refine(Timing(refined.module), mhz=404)
     reach = place.REACH * 1000 / Timing(refined.module).paths(0.0)[0].delay_ns
     assert reach < 404
     assert float(value(routing, "--freq")) == pytest.approx(reach)
@@ -153,37 +149,24 @@ def test_a_router_that_does_not_end_rips_nothing_up(
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 2)
 
 
-class Pair(wiring.Component):
-    """Two products of factors that are registered outside, by one multiplier."""
-
-    def __init__(self) -> None:
-        bank = MultiplierBank(1, a_width=8, b_width=8)
-        super().__init__({"bank_0": In(bank), "bank_1": In(bank)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        connect_pumped(m, [(wiring.flipped(self.bank_0), wiring.flipped(self.bank_1))])
-        return m
-
-
 @needs_tools
 def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A register of a real placement is put at the other end of the device, and comes back; then it is routed."""
     seen: dict[str, Any] = {}
 
-    def displace_and_refine(netlist: dict, *, mhz: float) -> int:
-        cells = netlist["modules"]["top"]["cells"]
-        slices = Slices(cells)
+    def displace_and_refine(timing: Timing, *, mhz: float) -> int:
+        slices, place = Slices(timing.cells), (100, 90)
         name = next(
             name
-            for name, cell in cells.items()
+            for name, cell in timing.cells.items()
             if cell["type"] == REGISTER and net_of(cell, "M") is not None and net_of(cell, "CE") is None
         )
-        seen.update(name=name, first=slices.site(name))
-        slices.move(name, Site((100, 90), "A", "FF0"))
-        seen["longest"] = Timing(netlist["modules"]["top"]).paths(0.0)[0].delay_ns
-        moved = refine(netlist, mhz=400)
-        seen.update(last=slices.site(name), refined=Timing(netlist["modules"]["top"]).paths(0.0)[0].delay_ns)
+        slices.move(name, Site(place, "A", "FF0"))
+        timing.places[name] = place
+        timing.update()
+        longest = timing.paths(0.0)[0].delay_ns
+        moved = refine(timing, mhz=400)
+        seen.update(name=name, last=slices.site(name), longest=longest, refined=timing.paths(0.0)[0].delay_ns)
         return moved
 
     monkeypatch.setattr(place, "refine", displace_and_refine)

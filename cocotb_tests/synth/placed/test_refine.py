@@ -39,7 +39,7 @@ def longest(sketch: Sketch) -> float:
 def test_a_register_comes_between_what_it_connects() -> None:
     sketch = line()
     before = sites(sketch)
-    assert refine(sketch.netlist, mhz=200) == 1
+    assert refine(Timing(sketch.module), mhz=200) == 1
     assert longest(sketch) < 2.2
     assert sketch.site("b") in ("X15/Y10/SLICEA.FF0", "X14/Y10/SLICEA.FF0")
     assert {name for name, site in sites(sketch).items() if site != before[name]} == {"b"}
@@ -48,26 +48,26 @@ def test_a_register_comes_between_what_it_connects() -> None:
 def test_what_meets_the_clock_stays() -> None:
     sketch = line()
     before = sites(sketch)
-    assert refine(sketch.netlist, mhz=0.99 * 1000 / longest(sketch)) == 0
+    assert refine(Timing(sketch.module), mhz=0.99 * 1000 / longest(sketch)) == 0
     assert sites(sketch) == before
 
 
 def test_a_register_with_an_enable_stays() -> None:
     sketch = line(CE="enable")
-    assert refine(sketch.netlist, mhz=200) == 0
+    assert refine(Timing(sketch.module), mhz=200) == 0
 
 
 def test_a_register_does_not_go_where_its_clock_is_not() -> None:
     sketch = line()
     for column in range(11, 20):
         sketch.register(f"r{column}", f"X{column}/Y10/SLICED.FF0", "in", clock="double_clk")
-    refine(sketch.netlist, mhz=200)
+    refine(Timing(sketch.module), mhz=200)
     assert sketch.site("b")[:7] in ("X10/Y10", "X20/Y10")
 
 
 def test_a_path_of_the_faster_clock_is_the_longer_one() -> None:
     sketch = line(clock="double_clk")
-    refine(sketch.netlist, mhz=200)
+    refine(Timing(sketch.module), mhz=200)
     # As near to its end as there is a tile without another clock.
     assert sketch.site("b") == "X19/Y10/SLICEA.FF0"
 
@@ -76,7 +76,7 @@ def test_a_table_goes_with_its_register() -> None:
     sketch = line()
     sketch.table("logic", "X90/Y80/SLICEA.K0", "a", "b")
     sketch.register("b", "X90/Y80/SLICEA.FF0", "logic", port="DI")
-    assert refine(sketch.netlist, mhz=200) == 1
+    assert refine(Timing(sketch.module), mhz=200) == 1
     assert sketch.site("logic").split(".")[0] == sketch.site("b").split(".")[0]
     assert longest(sketch) < 2.5
     # A table that others need stays, and so does its register.
@@ -84,7 +84,7 @@ def test_a_table_goes_with_its_register() -> None:
     shared.table("logic", "X90/Y80/SLICEA.K0", "a", "b")
     shared.register("b", "X90/Y80/SLICEA.FF0", "logic", port="DI")
     shared.register("d", "X90/Y80/SLICEB.FF0", "logic")
-    assert refine(shared.netlist, mhz=200) == 0
+    assert refine(Timing(shared.module), mhz=200) == 0
 
 
 def test_registers_behind_one_another_all_come() -> None:
@@ -96,7 +96,7 @@ def test_registers_behind_one_another_all_come() -> None:
     for column in range(11, 20):
         sketch.table(f"t{column}", f"X{column}/Y10/SLICEA.K0", "in")
     before = longest(sketch)
-    assert refine(sketch.netlist, mhz=400) >= 3
+    assert refine(Timing(sketch.module), mhz=400) >= 3
     assert longest(sketch) < before / 2
 
 
@@ -135,7 +135,7 @@ def designs(draw: st.DrawFn) -> Sketch:
 @given(designs(), st.sampled_from([150, 300, 600]))
 def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sketch, mhz: int) -> None:
     before = copy.deepcopy(sketch)
-    moved = refine(sketch.netlist, mhz=mhz)
+    moved = refine(Timing(sketch.module), mhz=mhz)
     paths = Timing(sketch.module).paths(0.0), Timing(before.module).paths(0.0)
     if paths[1]:
         assert paths[0][0].delay_ns <= max(paths[1][0].delay_ns, 1000 / mhz) + 1e-9
@@ -157,11 +157,11 @@ def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sk
 def test_a_netlist_without_paths_is_left_alone() -> None:
     sketch = Sketch()
     sketch.table("t", "X1/Y1/SLICEA.K0", "in")
-    assert refine(sketch.netlist, mhz=100) == 0
-    assert refine({"modules": {"core": Sketch().module}}, mhz=100, top="core") == 0
+    assert refine(Timing(sketch.module), mhz=100) == 0
+    assert refine(Timing(Sketch().module), mhz=100) == 0
 
 
 @pytest.mark.parametrize("mhz", [50, 150])
 def test_the_clock_decides(mhz: int) -> None:
     sketch = line()
-    assert bool(refine(sketch.netlist, mhz=mhz)) == (mhz == 150)
+    assert bool(refine(Timing(sketch.module), mhz=mhz)) == (mhz == 150)
