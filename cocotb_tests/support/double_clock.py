@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import Timer
@@ -19,10 +21,12 @@ async def rise(dut) -> None:
     await _rise(dut, is_both=True)
 
 
-async def rest(dut) -> None:
-    """What is left of a period after :func:`rise`: an edge of the faster clock alone."""
+async def rest(dut, change: Callable[[], None] = lambda: None) -> None:
+    """What is left of a period after :func:`rise`: an edge of the faster clock alone, and what changes with it."""
     await _fall(dut)
-    await between(dut)
+    await _rise(dut, is_both=False)
+    change()
+    await _fall(dut)
 
 
 async def between(dut) -> None:

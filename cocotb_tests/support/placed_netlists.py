@@ -36,6 +36,11 @@ class Sketch:
         inputs = dict(zip("ABCD", sources, strict=False)) | more
         self.cell(name, "TRELLIS_COMB", site, inputs, {"F": name}, MODE="LOGIC")
 
+    def sum(self, name: str, slice_site: str, source: str) -> None:
+        """A register of a sum, which stays where it is: in front of it is a table of a carry chain."""
+        self.table(f"{name}_sum", f"{slice_site}.K0", source, FCI="carry")
+        self.register(name, f"{slice_site}.FF0", f"{name}_sum", port="DI")
+
     @property
     def module(self) -> dict[str, Any]:
         """The module."""

@@ -17,7 +17,7 @@ from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
 from ..engines.engine import EngineComponent, component_name
 from ..engines.fields import take_fields
-from ..engines.multipliers import connect_multipliers
+from ..engines.multipliers import ahead_columns, connect_multipliers
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.assertions import Assertions
@@ -90,10 +90,9 @@ class Compute(wiring.Component):
             finish_latency=self._finish_latency,
         )
         m.submodules.feature_memory = features = FeatureMemory(self.config)
-        m.submodules.weight_memory = weights = WeightMemory(
-            self.config,
-            times={component_name(one): one.weight_times for one in engines if one.weight_times is not None},
-        )
+        times = {component_name(one): one.weight_times for one in engines if one.weight_times is not None}
+        weights = WeightMemory(self.config, ahead=ahead_columns(self.config, platform), times=times)
+        m.submodules.weight_memory = weights
         m.submodules.results = results = Results(self.config)
         m.submodules.finishing = finishing = Finishing(self.config, [kind for one in engines for kind in one.finishes])
         m.submodules.write_back = write_back = WriteBack(self.config)

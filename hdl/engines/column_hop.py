@@ -37,6 +37,8 @@ class ColumnHop(wiring.Component):
     -------
     step : In(step), word : In(word_bits)
     next_step : Out(step), next_word : Out(word_bits)
+    coming_word : Out(word_bits)
+        What ``next_word`` is a cycle later.
     """
 
     def __init__(self, *, word_bits: int, step: data.StructLayout, has_line: bool):
@@ -48,6 +50,7 @@ class ColumnHop(wiring.Component):
                 "word": In(word_bits),
                 "next_step": Out(step),
                 "next_word": Out(word_bits),
+                "coming_word": Out(word_bits),
             }
         )
 
@@ -61,6 +64,7 @@ class ColumnHop(wiring.Component):
             word = Mux(self.step.chain, line, self.word)
         m.d.comb += [
             self.next_step.eq(delay(m, self.step, 1, name="step")),
+            self.coming_word.eq(word),
             self.next_word.eq(delay(m, word, 1, name="word")),
         ]
         return m

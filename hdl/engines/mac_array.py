@@ -17,14 +17,9 @@ from ..parts.platforms import platform_of
 from ..winograd.words import WinogradWords
 from .agreement import UNCOUNTED_DELAY
 from .column_hop import ColumnHop, chain_results
-from .engine import (
-    SELECT_LATENCY,
-    EngineComponent,
-    engine_members,
-    step_layout,
-)
+from .engine import SELECT_LATENCY, EngineComponent, engine_members, step_layout
 from .mac_column import MacColumn, column_latency
-from .multipliers import borrowed_columns, connect_pumped, lender_members, weighed_columns
+from .multipliers import ahead_columns, borrowed_columns, connect_pumped, lender_members, weighed_columns
 
 __all__ = ["MacArray"]
 
@@ -56,7 +51,8 @@ class MacArray(EngineComponent):
         See :class:`.engine.EngineComponent`. The first ``columns`` lanes of the result are accumulators, in
         chain mode all.
     weights : In(columns x lanes x signed(8))
-        Column j's come j cycles after their activation word, or by ``weight_times``.
+        Column j's come as late as their activation word, see :attr:`~lutterfly.golden.config.Config.column_hops`,
+        or by ``weight_times``; those of :func:`.multipliers.ahead_columns` a cycle before.
     """
 
     # Others borrow of it, and what counts bits sleeps by itself.
@@ -98,10 +94,11 @@ class MacArray(EngineComponent):
         step, word, first_word, controls = self._elaborate_entry(m, platform)
         steps, words, uncounted_of = [step], [word], []
         columns: list[MacColumn] = []
-        is_pumped = platform_of(platform).is_pumped and self.columns > 1
+        is_pumped, ahead = platform_of(platform).is_pumped and self.columns > 1, ahead_columns(self.config, platform)
         if self.is_binary:
             uncounted_of.append(self._uncounted(m, platform, step))
         for index in range(self.columns):
+            own_word, own_controls, is_ahead = first_word, controls[:1], index in ahead
             if index:
                 before = self.config.column_before(index)
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
@@ -110,8 +107,10 @@ class MacArray(EngineComponent):
                 m.d.comb += [hop.step.eq(steps[before]), hop.word.eq(words[before])]
                 steps.append(hop.next_step)
                 words.append(hop.next_word)
+                own_word = hop.coming_word if is_ahead else hop.next_word
                 if self.is_winograd:
                     controls.append(delay(m, controls[before], 1, name=f"control_{index}"))
+                    own_controls = [controls[before if is_ahead else index]]
                 if self.is_binary:
                     uncounted_of.append(delay(m, uncounted_of[before], 1, name=f"uncounted_{index}"))
             is_borrowed = index < self.borrowed_columns
@@ -122,6 +121,7 @@ class MacArray(EngineComponent):
                 is_weighed=index < self.weighed_columns,
                 is_binary=self.is_binary,
                 is_pumped=is_pumped,
+                is_ahead=is_ahead,
             )
             if self.is_binary:
                 # In front of the first column's multipliers is no register: there one mask stands for both.
@@ -132,16 +132,16 @@ class MacArray(EngineComponent):
                 self._lend(m, platform, index, column)
             m.d.comb += [
                 column.step.eq(steps[index]),
-                column.word.eq(words[index] if index else first_word),
+                column.word.eq(own_word),
                 column.weights.eq(self.weights[index]),
-                *(column.control.eq(control) for control in controls[index : index + 1]),
+                *(column.control.eq(control) for control in own_controls),
             ]
             columns.append(column)
             if self.hops[index] == max(self.hops):
                 column_fired = column.fired
         if is_pumped:
-            # First columns are the borrowed ones. Factors of the second turn pass a register, in front of which is
-            # time to choose between lender and borrower.
+            # First columns are the borrowed ones: for factors of the second turn is time to choose between lender and
+            # borrower.
             connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.config.column_pairs])
         products, totals = ([getattr(column, name) for column in columns] for name in ("products", "total"))
         self._elaborate_results(m, platform, steps, products, column_fired, totals)

@@ -12,7 +12,7 @@ from ...golden.numerics.winograd import WEIGHT_BITS, WORD_BITS
 from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 from ..parts.pipeline import delay
-from ..parts.pumped_multipliers import MultiplierBank
+from ..parts.pumped_multipliers import DOUBLE, MultiplierBank
 from ..parts.sleep import Sleep
 from ..winograd.taps import WinogradTaps
 from ..winograd.totals import WinogradTotals
@@ -59,6 +59,9 @@ class MacColumn(wiring.Component):
         Whether words may be binary.
     is_pumped : bool
         Whether the multipliers are others', and not its own.
+    is_ahead : bool
+        Whether words, weights and their control come a cycle before, and what is made of them passes registers of the
+        faster clock: for the first turn of :class:`~lutterfly.hdl.parts.pumped_multipliers.PumpedMultipliers`.
 
     Members
     -------
@@ -92,8 +95,9 @@ class MacColumn(wiring.Component):
         is_weighed: bool = False,
         is_binary: bool = False,
         is_pumped: bool = False,
+        is_ahead: bool = False,
     ):
-        self.is_pumped = is_pumped
+        self.is_pumped, self.is_ahead = is_pumped, is_ahead
         self.lanes = lanes
         self.is_borrowed = is_borrowed
         self.is_weighed = is_weighed
@@ -133,7 +137,7 @@ class MacColumn(wiring.Component):
         if self.is_binary:
             agreement = self._counter(m, platform)
             m.d.comb += [
-                *self._give(agreement, weights),
+                *self._give(m, agreement, weights),
                 agreement.uncounted.eq(self.uncounted),
             ]
             # One of both is zero here as well.
@@ -173,6 +177,13 @@ class MacColumn(wiring.Component):
             a |= self.borrowed_multipliers.factors[0][lane]
         if self.is_weighed:
             b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
+        if self.is_ahead:
+            early_a, early_b = (
+                Signal.like(factor, name=f"early_{name}_{lane}", reset_less=True)
+                for name, factor in (("a", a), ("b", b))
+            )
+            m.d[DOUBLE] += [early_a.eq(a), early_b.eq(b)]
+            a, b = early_a, early_b
         if self.is_pumped:
             m.d.comb += [self.bank.a[lane].eq(a), self.bank.b[lane].eq(b)]
             product = self.bank.products[lane]
@@ -197,11 +208,14 @@ class MacColumn(wiring.Component):
             self.total.eq(totals.total),
         ]
 
-    def _give(self, agreement: Agreement, weights: Value) -> list:
+    def _give(self, m: Module, agreement: Agreement, weights: Value) -> list:
         """The bits of words and weights that count."""
+        word = self.word
+        if self.is_ahead:
+            word, weights = delay(m, word, 1, name="counted_word"), delay(m, weights, 1, name="counted_weights")
         if not self.is_winograd:
-            return [agreement.word.eq(self.word), agreement.weights.eq(weights)]
-        own = [self.word.word_select(lane, self.lane_bits)[:8] for lane in range(self.lanes)]
+            return [agreement.word.eq(word), agreement.weights.eq(weights)]
+        own = [word.word_select(lane, self.lane_bits)[:8] for lane in range(self.lanes)]
         return [agreement.word.eq(Cat(own)), *(agreement.weights[lane].eq(weights[lane]) for lane in range(self.lanes))]
 
     def _counter(self, m: Module, platform) -> Agreement:

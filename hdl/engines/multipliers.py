@@ -14,11 +14,13 @@ from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines.specifications import specification
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns
+from ..parts.platforms import platform_of
 from ..parts.pumped_multipliers import PumpedMultipliers, Turn
 from .engine import EngineComponent
 
 __all__ = [
     "ColumnArbiter",
+    "ahead_columns",
     "borrowed_columns",
     "borrowed_multipliers",
     "borrower_members",
@@ -38,6 +40,14 @@ def weighed_columns(config: Config) -> int:
     """Those of them, the first ones, to which an engine may give weights of its own."""
     given = [specification(code) for code in config.engines]
     return max((one.borrowed_columns(config) for one in given if one.brings_weights), default=0)
+
+
+def ahead_columns(config: Config, platform: object) -> frozenset[int]:
+    """Columns whose words and weights come a cycle before they are wanted, because registers of the faster clock take
+    them: of two that have multipliers in common the one that has the first turn, unless it is borrowed."""
+    if not platform_of(platform).is_pumped or config.array.columns == 1:
+        return frozenset()
+    return frozenset(later for _, later in config.column_pairs if later >= borrowed_columns(config))
 
 
 def borrowed_multipliers(columns: int, lanes: int, weighed: int = 0) -> MultiplierColumns:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, memory, wiring
@@ -31,6 +31,8 @@ class WeightMemory(wiring.Component):
     Parameters
     ----------
     config : Config
+    ahead : collection of int
+        Columns, not the first one, whose weights are wanted a cycle earlier than others'.
     times : mapping of str to sequence of int
         Engines, by name, that want weights at times of their own. For the first columns, each greater than the one
         before: cycles from a word's address to that of the column, and those that its weights wait in the column.
@@ -46,8 +48,11 @@ class WeightMemory(wiring.Component):
         Of ``lanes`` bytes; the address is the word times ``columns`` plus the column.
     """
 
-    def __init__(self, config: Config, *, times: Mapping[str, Sequence[int]] | None = None):
+    def __init__(
+        self, config: Config, *, ahead: Collection[int] = (), times: Mapping[str, Sequence[int]] | None = None
+    ):
         self.config = config
+        self.ahead = frozenset(ahead)
         self.times = dict(times or {})
         self.columns = config.array.columns
         lanes = config.array.lanes
@@ -86,8 +91,11 @@ class WeightMemory(wiring.Component):
                 if of_columns[index]:
                     late = delay(m, now, of_columns[index], name=f"{name}_{index}")
                     read_address = Mux(self.selected[name], late, read_address)
+            own_address = read_address
             if index:
                 read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
+            if index not in self.ahead:
+                own_address = read_address
             read_addresses.append(read_address)
             # Whether a write is this column's is clear a hop before it arrives.
             is_own = Signal(name=f"is_own_{index}")
@@ -97,7 +105,7 @@ class WeightMemory(wiring.Component):
                 width=8 * self.config.array.lanes, depth=self.config.weight_words
             )
             m.d.comb += [
-                ram.read_address.eq(read_address),
+                ram.read_address.eq(own_address),
                 self.weights[index].eq(ram.read_data),
                 ram.write_address.eq(write.addr[column_bits:]),
                 ram.write_data.eq(write.data),
@@ -134,7 +142,8 @@ class WeightMemory(wiring.Component):
                 is_own = Signal(name=f"is_own_{column}", reset_less=True)
                 m.d.sync += is_own.eq(coming.en & (coming.addr[:column_bits] == column))
                 m.d.comb += [enable.eq(is_own) for enable in list(ram.write_enable)[place::2]]
-                weights = delay(m, Cat(read[place::2]), hops[column] - hops[pair[0]], name=f"weights_{column}")
+                late = hops[column] - hops[pair[0]] - (column in self.ahead)
+                weights = delay(m, Cat(read[place::2]), late, name=f"weights_{column}")
                 m.d.comb += self.weights[column].eq(weights)
 
     def _waits(self, times: Sequence[int]) -> list[int]:

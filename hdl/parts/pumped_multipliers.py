@@ -62,10 +62,11 @@ class Turn(wiring.Component):
 class PumpedMultipliers(wiring.Component):
     """Multiply for two columns with one multiplier a lane, which the clock ``double`` gives two turns a cycle.
 
-    Factors of the first column are multiplied with the edge of ``sync`` that would take them into a multiplier's
-    registers, those of the second with the next one of ``double``. Both products come when they would otherwise.
-    What goes from ``sync`` to ``double`` is used with an edge of ``sync`` at the earliest, so that it has a cycle; what
-    comes back has half of one.
+    One is chosen of both columns' factors in front of a register beside the multiplier's own, so that each wire has
+    half a cycle for itself: those of the first with the edge of ``double`` in the middle of their cycle, those of the
+    second with the one at its end. Both products come when they would otherwise. So the first column's factors count
+    in the first half of a cycle only, and best come from registers of ``double``; the second's have a cycle. What
+    comes back to ``sync`` has half of one.
 
     Parameters
     ----------
@@ -113,9 +114,11 @@ class PumpedMultipliers(wiring.Component):
             turn = later
         for name, own in zip(("a", "b"), turns[1:], strict=True):
             first, second = (getattr(bank, name)[lane] for bank in (self.bank_0, self.bank_1))
-            held = Signal.like(second, name=f"held_{name}_{lane}", reset_less=True)
-            factor = Signal(signed(max(len(first), len(second))), name=f"factor_{name}_{lane}", reset_less=True)
-            m.d[DOUBLE] += [held.eq(second), factor.eq(Mux(own, held, first))]
+            chosen, factor = (
+                Signal(signed(max(len(first), len(second))), name=f"{what}_{name}_{lane}", reset_less=True)
+                for what in ("chosen", "factor")
+            )
+            m.d[DOUBLE] += [chosen.eq(Mux(own, first, second)), factor.eq(chosen)]
             factors.append(factor)
         a, b = factors
         product = Signal(signed(len(a) + len(b)), name=f"product_{lane}", reset_less=True)

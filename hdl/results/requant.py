@@ -19,6 +19,8 @@ _ACC_BITS = 32
 _SUM_BITS = requant.SUM_BITS
 _MANTISSA_BITS = requant.MANTISSA_BITS
 _PRODUCT_BITS = 2 * _MANTISSA_BITS
+#: Of a sum that is shifted to the left, below its significant bits.
+_DROPPED_BITS = _SUM_BITS - _MANTISSA_BITS
 
 #: The multiplier takes this many low bits of both factors; logic multiplies the rest, two bits a row.
 _LOW_BITS = 18
@@ -70,8 +72,8 @@ class Requantiser(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        sign, normalised, leading_zeros = self._normalise(m)
-        factor, shift = self._round_sum(m, normalised, leading_zeros, sign)
+        sign, normalised, leading_zeros, is_exact = self._normalise(m)
+        factor, shift = self._round_sum(m, normalised, leading_zeros, sign, is_exact)
         mantissa = _delay(m, self.scale.mantissa, _STAGES_BEFORE)
         product = self._multiply(m, factor, mantissa)
 
@@ -94,17 +96,19 @@ class Requantiser(wiring.Component):
         m.d.comb += self.result.eq(result)
         return m
 
-    def _normalise(self, m: Module) -> tuple[Value, Value, Value]:
+    def _normalise(self, m: Module) -> tuple[Value, Value, Value, Value]:
         """Four stages: add, and shift to the left until the highest bit is set.
 
         A negative sum is complemented; the one that is missing to its magnitude is added by the rounding. Ones are
         shifted in, so that it may be added at the lowest bit. A sum with more leading zeros than are counted is below a
-        code by far.
+        code by far. Last comes whether nothing but zeros, of the magnitude, is below the half of what is dropped.
         """
         total = _register(m, (self.addends[0] + self.addends[1])[:_SUM_BITS], "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
+        before, amounts, empties = word, (0,), Value.cast(Cat())
         for first, second in ((16, None), (8, 4), (2, 1)):
+            before = word ^ sign.replicate(_SUM_BITS)
             is_empty = Signal(name=f"is_empty_{first}")
             m.d.comb += is_empty.eq(word[-first:] == 0)
             empties, amounts = is_empty, (0, first)
@@ -122,17 +126,19 @@ class Requantiser(wiring.Component):
                     (sign, f"sign_{first}"),
                 )
             )
-        return sign, word, count
+        # Beside the last shift, so that it is known in front of the sum that rounds.
+        is_zero = Array(before[: _DROPPED_BITS - 1 - amount] == 0 for amount in amounts)
+        return sign, word, count, _register(m, is_zero[empties], "is_exact")
 
-    def _round_sum(self, m: Module, normalised: Value, leading_zeros: Value, sign: Value) -> tuple[Value, Value]:
+    def _round_sum(
+        self, m: Module, normalised: Value, leading_zeros: Value, sign: Value, is_exact: Value
+    ) -> tuple[Value, Value]:
         """A stage: 24 significant bits; and two on the shift that makes the product an integer, less
         ``_LEAST_SHIFT``."""
-        dropped_bits = _SUM_BITS - _MANTISSA_BITS
-        dropped, kept = normalised[:dropped_bits], normalised[dropped_bits:]
-        half = 1 << dropped_bits - 1
-        # dropped + sign (the missing one) against half, without the addition.
-        is_above = dropped[-1] & (sign | dropped[:-1].any())
-        is_half = Mux(sign, dropped == half - 1, dropped == half)
+        half, kept = normalised[_DROPPED_BITS - 1], normalised[_DROPPED_BITS:]
+        # What is dropped and the sign, the missing one, against a half, without the addition.
+        is_above = half & (sign | ~is_exact)
+        is_half = is_exact & (half ^ sign)
         rounded = kept + (is_above | (is_half & kept[0]))
         # After an overflow the other bits are zero.
         overflow = rounded[-1]

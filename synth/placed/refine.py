@@ -1,35 +1,37 @@
-"""Move registers that the placer has left far from what they connect.
+"""Move registers and tables that the placer has left far from what they connect.
 
-nextpnr's placer brings a whole design close together, and leaves single registers far off: of 56,000 ends of paths of
+nextpnr's placer brings a whole design close together, and leaves single cells far off: of 56,000 ends of paths of
 16 x 16 multipliers 74 were estimated above 10 ns, and none after four moves. Each of them goes where its own paths are
-shortest, to a slice that nothing else wants; all others stay.
+shortest, to sites that nothing else wants; all others stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from .slices import REGISTER, Site, Slices, table_of
+from .slices import Mover, Site, Slices, mover_of
 from .timing import Path, Place, Timing, net_of
 
 __all__ = ["refine"]
 
 #: Moves at most, and what one must gain, in ns. After each of them all paths are worked out anew, in some seconds.
 _MOST_MOVES, _LEAST_GAIN = 100, 0.15
-#: Tiles around all that a register connects in which places are looked for.
+#: Tiles around all that a cell connects in which places are looked for.
 _AROUND = 2
+#: Where paths end at a register that has no table.
+_ENDS = ("M", "LSR", "CE")
 
 
 class _Move(NamedTuple):
     gain: float
-    #: The register, and its table if that goes with it: with their new sites.
-    sites: tuple[tuple[str, Site], ...]
+    #: The cells that move, with their new sites.
+    sites: dict[str, Site]
 
 
 def refine(timing: Timing, *, mhz: float) -> int:
-    """Move registers at the ends of paths that are estimated to miss a clock, those of the longest first. The longest
-    path never becomes longer.
+    """Move cells of paths that are estimated to miss a clock, those of the longest first. The longest path never
+    becomes longer.
 
     Parameters
     ----------
@@ -41,20 +43,20 @@ def refine(timing: Timing, *, mhz: float) -> int:
     Returns
     -------
     int
-        How many registers have moved, each as often as it has.
+        How many times a cell has moved, with what moves with it.
     """
     slices, limit_ns = Slices(timing.cells), 1000 / mhz
     paths, moved = timing.paths(limit_ns), 0
     # What has no better place, which is not asked again.
     settled: set[str] = set()
     while moved < _MOST_MOVES and (move := _first_move(timing, slices, paths, settled, limit_ns)) is not None:
-        back = [(name, slices.site(name)) for name, _ in move.sites]
+        back = {name: slices.site(name) for name in move.sites}
         _carry_out(move.sites, timing, slices)
         later = timing.paths(limit_ns)
-        # A loop may lead back to the register through logic that stays where it is.
+        # A loop may lead back to a register through logic that stays where it is.
         if later and later[0].delay_ns > paths[0].delay_ns:
             _carry_out(back, timing, slices)
-            settled.add(move.sites[0][0])
+            settled |= move.sites.keys()
         else:
             paths, moved = later, moved + 1
     return moved
@@ -63,77 +65,79 @@ def refine(timing: Timing, *, mhz: float) -> int:
 def _first_move(
     timing: Timing, slices: Slices, paths: Iterable[Path], settled: set[str], limit_ns: float
 ) -> _Move | None:
-    """The better move of the two registers of the longest path that can be made shorter."""
+    """The best move of a cell of the longest path that can be made shorter."""
     for path in paths:
         moves = []
-        for name in {path.start, path.end} - settled:
+        for name in {path.start, path.end, *timing.tables(path)} - settled:
             move = _best_move(timing, slices, name, limit_ns)
             if move is None:
                 settled.add(name)
             else:
                 moves.append(move)
         if moves:
-            return max(moves)
+            return max(moves, key=lambda move: move.gain)
     return None
 
 
 def _best_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _Move | None:
-    """Where a register that can move has the shortest paths, if that is better than where it is."""
-    cell, now = timing.cells[name], timing.places[name]
-    if cell["type"] != REGISTER or net_of(cell, "CE") is not None or now is None:
+    """Where a cell that can move has the shortest paths, if that is better than where it is."""
+    mover, now = mover_of(name, timing), timing.places[name]
+    if mover is None or now is None:
         return None
-    table = table_of(name, timing.cells, timing.drivers, timing.sinks)
-    if table is None and net_of(cell, "DI") is not None:
-        return None
-    longest = _longest(timing, name, table, now)
+    longest = _longest(timing, mover, now)
     if longest <= limit_ns:
         return None
     better = []
-    for place in _around(timing, slices, name, table):
-        gain = longest - _longest(timing, name, table, place)
+    for place in _around(timing, slices, mover):
+        gain = longest - _longest(timing, mover, place)
         if gain >= _LEAST_GAIN:
             better.append((gain, place))
     for gain, place in sorted(better, reverse=True):
-        letter = slices.free(place, name, needs_table=table is not None)
-        if letter is not None:
-            sites = [(name, "FF0"), *([(table, "K0")] if table is not None else [])]
-            return _Move(gain, tuple((moving, Site(place, letter, position)) for moving, position in sites))
+        if (sites := slices.free(place, mover)) is not None:
+            return _Move(gain, sites)
     return None
 
 
-def _carry_out(sites: Iterable[tuple[str, Site]], timing: Timing, slices: Slices) -> None:
-    for name, site in sites:
+def _carry_out(sites: Mapping[str, Site], timing: Timing, slices: Slices) -> None:
+    for name, site in sites.items():
         slices.move(name, site)
         timing.places[name] = site.place
     timing.update()
 
 
-def _inputs(timing: Timing, name: str, table: str | None) -> Iterator[tuple[int, str, str]]:
+def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:
     """Nets, cells and ports at which paths come in."""
-    pins = [(name, "M"), (name, "LSR"), *((table, port) for port in "ABCD" if table is not None)]
+    pins = [(name, port) for name, ports in ((mover.register, _ENDS), (mover.table, "ABCD")) if name for port in ports]
     for cell, port in pins:
         net = net_of(timing.cells[cell], port)
         if net is not None and net in timing.arrivals:
             yield net, cell, port
 
 
-def _longest(timing: Timing, name: str, table: str | None, place: Place) -> float:
-    """The longest path to or from a register if it stands at ``place``, with its table."""
-    longest = 0.0
-    for net, cell, port in _inputs(timing, name, table):
+def _output(timing: Timing, mover: Mover) -> int | None:
+    name, port = (mover.register, "Q") if mover.register else (mover.table, "F")
+    return net_of(timing.cells[name], port) if name else None
+
+
+def _longest(timing: Timing, mover: Mover, place: Place) -> float:
+    """The longest path to, from or through what moves, if it stands at ``place``."""
+    output, paths = _output(timing, mover), []
+    left = timing.left_from(output, place) if output is not None else 0.0
+    for net, cell, port in _inputs(timing, mover):
         # A register that feeds itself moves with itself.
-        moving = name if timing.drivers[net][0] == name else cell
-        latest = timing.latest(net, timing.wire_to(net, moving, port, place) + timing.setup(cell, port))
-        longest = max(longest, latest[0] if latest else 0.0)
-    output = net_of(timing.cells[name], "Q")
-    latest = timing.latest(output, timing.left_from(output, place)) if output is not None else None
-    return max(longest, latest[0] if latest else 0.0)
+        moving = mover.register if timing.drivers[net][0] == mover.register else cell
+        after = timing.wire_to(net, moving, port, place) + timing.setup(cell, port)
+        # A register ends what comes in, and what is left begins there.
+        paths.append(timing.latest(net, after + (left if mover.register is None else 0.0)))
+    if mover.register is not None and output is not None:
+        paths.append(timing.latest(output, left))
+    return max((latest[0] for latest in paths if latest is not None), default=0.0)
 
 
-def _around(timing: Timing, slices: Slices, name: str, table: str | None) -> Iterator[Place]:
-    """The tiles between all that a register connects, and a few more."""
-    near = [timing.places[timing.drivers[net][0]] for net, _, _ in _inputs(timing, name, table)]
-    output = net_of(timing.cells[name], "Q")
+def _around(timing: Timing, slices: Slices, mover: Mover) -> Iterator[Place]:
+    """The tiles between all that is connected to what moves, and a few more."""
+    near = [timing.places[timing.drivers[net][0]] for net, _, _ in _inputs(timing, mover)]
+    output = _output(timing, mover)
     near += [timing.places[cell] for cell, _ in timing.sinks.get(output, ())] if output is not None else []
     known = [place for place in near if place is not None]
     if not known:

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from .timing import Cell, Place, net_of
+from .timing import Cell, Place, Timing, net_of
 
-__all__ = ["REGISTER", "TABLE", "Site", "Slices", "table_of"]
+__all__ = ["REGISTER", "Mover", "Site", "Slices", "mover_of"]
 
 #: Types of cells.
-REGISTER, TABLE = "TRELLIS_FF", "TRELLIS_COMB"
+REGISTER, _TABLE = "TRELLIS_FF", "TRELLIS_COMB"
 
 _SITE = re.compile(r"X(\d+)/Y(\d+)/SLICE([A-D])\.(\w+)")
+#: Inputs that have to be beside what drives them: of a register, and of a table with a wider one.
+_WITHIN = frozenset({"DI", "F1", "FXA", "FXB", "FCI"})
 #: What all registers of a tile share, for nextpnr: ports and parameters.
 _SHARED_NETS, _SHARED = ("CLK", "LSR"), ("CLKMUX", "LSRMUX", "SRMODE")
 
 
-def table_of(name: str, cells: dict[str, Cell], drivers: dict, sinks: dict) -> str | None:
-    """The table that drives a register and nothing else, from within its slice; None if it has none that could move
-    with it."""
-    net = net_of(cells[name], "DI")
-    if net is None or len(sinks[net]) != 1:
-        return None
-    table, output = drivers[net]
-    is_plain = cells[table]["type"] == TABLE and cells[table].get("parameters", {}).get("MODE", "LOGIC") == "LOGIC"
-    return table if is_plain and output == "F" and not _is_joined(cells[table]) else None
+class Mover(NamedTuple):
+    """What moves at once: a register, with the table in front of it if that is in its slice; or a table."""
+
+    register: str | None
+    table: str | None
+
+
+def mover_of(name: str, timing: Timing) -> Mover | None:
+    """A register or a table with what has to move with it; None if it has to stay."""
+    cell = timing.cells[name]
+    if cell["type"] == REGISTER:
+        net = net_of(cell, "DI")
+        if net is None:
+            return Mover(name, None)
+        table, _ = timing.drivers[net]
+        return Mover(name, table) if len(timing.sinks[net]) == 1 and _is_plain(timing.cells[table]) else None
+    output = net_of(cell, "F")
+    is_wanted_within = any(port in _WITHIN for _, port in timing.sinks.get(output, ())) if output is not None else True
+    return Mover(None, name) if _is_plain(cell) and not is_wanted_within else None
+
+
+def _is_plain(cell: Cell) -> bool:
+    """Whether a cell is a table for itself."""
+    is_logic = cell["type"] == _TABLE and cell.get("parameters", {}).get("MODE", "LOGIC") == "LOGIC"
+    return is_logic and not _is_joined(cell)
 
 
 def _is_joined(table: Cell) -> bool:
@@ -58,21 +77,27 @@ class Slices:
             if site := _site_of(cell):
                 self.tiles[site.place][site.slice, site.position] = name
 
-    def free(self, place: Place, register: str, *, needs_table: bool) -> str | None:
-        """A slice of a tile without registers, with a free table if need be, that ``register`` may have; None if there
-        is none. It must have no clock enable."""
+    def free(self, place: Place, mover: Mover) -> dict[str, Site] | None:
+        """Sites of a tile that what moves may have; None if there are none.
+
+        Registers of a slice share their enable, so that one gets a slice without others.
+        """
         tile = self.tiles[place]
         here = [self.cells[name] for name in tile.values()]
-        if any(cell["type"] not in (REGISTER, TABLE) or _is_memory(cell) for cell in here):
+        if any(cell["type"] not in (REGISTER, _TABLE) or _is_memory(cell) for cell in here):
             return None
-        shared = _shared(self.cells[register])
-        if any(cell["type"] == REGISTER and _shared(cell) != shared for cell in here):
-            return None
-        for letter in "ABCD":
+        if mover.register is not None:
+            shared = _shared(self.cells[mover.register])
+            if any(cell["type"] == REGISTER and _shared(cell) != shared for cell in here):
+                return None
+        for letter, number in itertools.product("ABCD", "01"):
             tables = [self.cells[tile[letter, site]] for site in ("K0", "K1") if (letter, site) in tile]
-            is_taken = (letter, "FF0") in tile or (letter, "FF1") in tile or any(_is_joined(table) for table in tables)
-            if not is_taken and not (needs_table and (letter, "K0") in tile):
-                return letter
+            has_registers = (letter, "FF0") in tile or (letter, "FF1") in tile
+            if (mover.register is not None and has_registers) or any(_is_joined(table) for table in tables):
+                continue
+            if mover.table is None or (letter, f"K{number}") not in tile:
+                named = ((mover.register, "FF"), (mover.table, "K"))
+                return {name: Site(place, letter, kind + number) for name, kind in named if name is not None}
         return None
 
     def site(self, name: str) -> Site:
@@ -96,7 +121,7 @@ def _site_of(cell: Cell) -> Site | None:
 
 
 def _is_memory(cell: Cell) -> bool:
-    return cell.get("parameters", {}).get("MODE", "LOGIC") not in ("LOGIC", "CCU2") and cell["type"] == TABLE
+    return cell.get("parameters", {}).get("MODE", "LOGIC") not in ("LOGIC", "CCU2") and cell["type"] == _TABLE
 
 
 def _shared(register: Cell) -> tuple[Any, ...]:

@@ -26,18 +26,20 @@ _TILE, _LEAST_TILES, _NEAR = 0.088, 3, 5
 _SETUP = {"CE": 0.1, "LSR": 0.4, "M": 0.1}
 _BLOCK_SETUP = 0.3
 #: Ports that have wires of their own within a tile, to or from.
-_WITHIN = frozenset({"DI", "FCI", "FXA", "FXB", "FCO"})
-_TABLE_INPUTS = ("A", "B", "C", "D", "M", "FXA", "FXB", "FCI")
+_WITHIN = frozenset({"DI", "F1", "FCI", "FXA", "FXB", "FCO"})
+_TABLE_INPUTS = ("A", "B", "C", "D", "M", "F1", "FXA", "FXB", "FCI")
 _TABLE_OUTPUTS = ("F", "OFX", "FCO")
 _PLACE = re.compile(r"X(\d+)/Y(\d+)/")
 
 
 class Path(NamedTuple):
-    """The longest path to an end: its delay in ns, as a path of the slower clock, and its two registers."""
+    """The longest path to an end: its delay in ns, as a path of the slower clock, its two registers, and the net that
+    leads to the second one."""
 
     delay_ns: float
     start: str
     end: str
+    net: int
 
 
 class _Arc(NamedTuple):
@@ -178,8 +180,29 @@ class Timing:
                     after = self.wire_to(net, name, port, self.places[name]) + self.setup(name, port)
                     latest = self.latest(net, after)
                     if latest is not None and latest[0] > limit_ns:
-                        found.append(Path(*latest, name))
+                        found.append(Path(*latest, name, net))
         return sorted(found, reverse=True)
+
+    def tables(self, path: Path) -> list[str]:
+        """The tables that a path passes, the last one first."""
+        net, cycles, found = path.net, self.cycles(path.start), list[str]()
+        while True:
+            name, _ = self.drivers[net]
+            before = [
+                (
+                    self.arrivals[source][cycles][0]
+                    + arc.delay
+                    + self.wire_to(source, name, arc.port, self.places[name]),
+                    source,
+                )
+                for source, arc in _arcs(name, self.cells[name])
+                if arc.net == net and cycles in self.arrivals.get(source, {})
+            ]
+            # What is passed twice is a loop.
+            if not before or name in found:
+                return found
+            found.append(name)
+            _, net = max(before)
 
     def _is_end(self, name: str, port: str) -> bool:
         if name not in self._clocked or port in CLOCKS:

@@ -24,6 +24,7 @@ from lutterfly.golden.numerics.winograd import INPUTS, TAPS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
+from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
 from networks.mixed.configurations import CONFIGS as MIXED
@@ -36,16 +37,17 @@ CONFIGS = {
     # Neighbouring results, and nothing else.
     "pairs": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, WINOGRAD)),
 }
+PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_matches_golden(simulate, name: str) -> None:
-    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name})
+    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": ""})
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_multipliers_that_work_twice_a_cycle_match_golden(simulate, name: str) -> None:
-    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name}, platform=dataclasses.replace(ASSERTED, is_pumped=True))
+    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": "1"}, platform=PUMPED)
 
 
 class Bench:
@@ -62,7 +64,11 @@ class Bench:
         self.lanes, self.columns = array.lanes, array.columns
         self.engines, self.waits = config.engines, config.array_waits
         self.latency = component.latencies[MAC]
-        self.times = [time - self.waits.weights for time in component.weight_times or config.column_hops]
+        ahead = ahead_columns(config, PUMPED if os.environ["PUMPED"] else ASSERTED)
+        self.times = [
+            time - self.waits.weights - (column in ahead)
+            for column, time in enumerate(component.weight_times or config.column_hops)
+        ]
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * (max(self.times) + self.waits.weights + 1)
         self.results: list[np.ndarray] = []
         self.cycle = 0

@@ -12,22 +12,33 @@ import pytest
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
 
+PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
+
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
-def test_weight_memory(simulate, preset: str) -> None:
-    config = PRESETS[preset]
-    behind = max(column - hops for column, hops in enumerate(config.column_hops))
-    simulate(WeightMemory(config), env={"PRESET": preset, "BEHIND": str(behind)})
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_weight_memory(simulate, preset: str, is_ahead: bool) -> None:
+    config, ahead = PRESETS[preset], ahead_of(preset, is_ahead)
+    behind = max(column - hops + (column in ahead) for column, hops in enumerate(config.column_hops))
+    env = {"PRESET": preset, "BEHIND": str(behind), "AHEAD": "1" * is_ahead}
+    simulate(WeightMemory(config, ahead=ahead), env=env)
 
 
 @pytest.mark.parametrize("preset", ["ecp5-85k", "ecp5-85k-256"])
-def test_blocks_of_two_columns(simulate, preset: str) -> None:
-    platform = dataclasses.replace(ASSERTED, is_pumped=True)
-    simulate(WeightMemory(PRESETS[preset]), env={"PRESET": preset, "BEHIND": "0"}, platform=platform)
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_blocks_of_two_columns(simulate, preset: str, is_ahead: bool) -> None:
+    env = {"PRESET": preset, "BEHIND": "0", "AHEAD": "1" * is_ahead}
+    simulate(WeightMemory(PRESETS[preset], ahead=ahead_of(preset, is_ahead)), env=env, platform=PUMPED)
+
+
+def ahead_of(preset: str, is_ahead: bool) -> frozenset[int]:
+    """Columns that want their weights a cycle earlier, if any do."""
+    return ahead_columns(PRESETS[preset], PUMPED) if is_ahead else frozenset()
 
 
 class Image:
@@ -50,8 +61,9 @@ class Image:
 
     def check(self, outputs: list[int], addresses: list[int]) -> None:
         """What the columns gave from the first address on."""
+        ahead = ahead_of(os.environ["PRESET"], bool(os.environ["AHEAD"]))
         for column, hops in enumerate(self.config.column_hops):
-            late = RAM_LATENCY + hops
+            late = RAM_LATENCY + hops - (column in ahead)
             got = [
                 output.to_bytes(self.columns * self.lanes, "little")[column * self.lanes :][: self.lanes]
                 for output in outputs[late : late + len(addresses)]

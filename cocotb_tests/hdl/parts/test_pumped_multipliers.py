@@ -72,16 +72,22 @@ async def products(dut) -> None:
         await rise(dut)
         found.append({port: read(dut, widths, *port) for port in ports})
         # As registers of the slower clock change: after its edge, and before the next one of the faster one.
-        for name, index in (("a", 0), ("b", 1)):
-            for pair, place in itertools.product(range(2), range(2)):
-                bits, word = widths[place][index], 0
-                for (at, own, lane), values in zip(ports, factors, strict=True):
-                    if (at, own) == (pair, place):
-                        word |= (values[index] & (1 << bits) - 1) << bits * lane
-                getattr(dut, f"pair_{pair}_{place}__{name}").value = word
-        await rest(dut)
+        for place in range(2):
+            give(dut, widths, place, dict(zip(ports, factors, strict=True)))
+        # Those of the faster one have taken anything in the middle of a cycle.
+        noise = {port: tuple(map(drawn, limits[port[1]])) for port in ports}
+        await rest(dut, lambda values=noise: give(dut, widths, 0, values))
     for factors, products_ in zip(given, found[MULTIPLIER_LATENCY:], strict=True):
         assert products_ == {port: a * b for port, (a, b) in zip(ports, factors, strict=True)}
+
+
+def give(dut, widths, place: int, values: dict[tuple[int, int, int], tuple[int, int]]) -> None:
+    """Factors, by pair, place and lane, to the ports of all pairs at this place."""
+    for pair, (index, name) in itertools.product(range(2), enumerate("ab")):
+        bits, word = widths[place][index], 0
+        for lane in range(LANES):
+            word |= (values[pair, place, lane][index] & (1 << bits) - 1) << bits * lane
+        getattr(dut, f"pair_{pair}_{place}__{name}").value = word
 
 
 def read(dut, widths, pair: int, place: int, lane: int) -> int:

@@ -31,9 +31,9 @@ TWO_CLOCKS = Platform(is_pumped=True)
 def far_off() -> Sketch:
     """A register far from what it connects, to which there is a place near that, and two clocks."""
     sketch = Sketch()
-    sketch.register("a", "X10/Y10/SLICEA.FF0", "in", CE="enable")
+    sketch.sum("a", "X10/Y10/SLICEA", "in")
     sketch.register("b", "X90/Y80/SLICEA.FF0", "a")
-    sketch.register("c", "X60/Y10/SLICEA.FF0", "b", CE="enable")
+    sketch.sum("c", "X60/Y10/SLICEA", "b")
     sketch.register("fast", "X20/Y12/SLICEA.FF0", "in", clock="double_clk")
     sketch.table("room", "X35/Y10/SLICEA.K0", "in")
     return sketch

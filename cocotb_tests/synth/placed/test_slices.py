@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from placed_netlists import Sketch
 
-from lutterfly.synth.placed.slices import Site, Slices, table_of
+from lutterfly.synth.placed.slices import Mover, Site, Slices, mover_of
 from lutterfly.synth.placed.timing import Timing
 
 HERE = (5, 5)
@@ -14,7 +14,14 @@ HERE = (5, 5)
 def free(sketch: Sketch, *, needs_table: bool = False) -> str | None:
     """The slice at ``HERE`` for a register of the clock without a reset."""
     sketch.register("mover", "X1/Y1/SLICEA.FF0", "in")
-    return Slices(sketch.cells).free(HERE, "mover", needs_table=needs_table)
+    found = Slices(sketch.cells).free(HERE, Mover("mover", "table" if needs_table else None))
+    if found is None:
+        return None
+    position = found["mover"].position[-1]
+    letter = found["mover"].slice
+    wanted = {"mover": f"FF{position}"} | ({"table": f"K{position}"} if needs_table else {})
+    assert found == {name: Site(HERE, letter, site) for name, site in wanted.items()}
+    return letter + position
 
 
 def test_the_first_slice_without_a_register() -> None:
@@ -22,12 +29,27 @@ def test_the_first_slice_without_a_register() -> None:
     sketch.register("a", "X5/Y5/SLICEA.FF0", "in")
     sketch.register("b", "X5/Y5/SLICEB.FF1", "in")
     sketch.table("t", "X5/Y5/SLICEC.K0", "a")
-    assert free(sketch) == "C"
-    assert free(sketch, needs_table=True) == "D"
+    assert free(sketch) == "C0"
+    assert free(sketch, needs_table=True) == "C1"
+    sketch.table("t1", "X5/Y5/SLICEC.K1", "a")
     sketch.table("u", "X5/Y5/SLICED.K1", "a")
-    assert free(sketch, needs_table=True) == "D"
+    assert free(sketch, needs_table=True) == "D0"
     sketch.table("v", "X5/Y5/SLICED.K0", "a")
     assert free(sketch, needs_table=True) is None
+
+
+def test_a_table_for_itself_goes_to_any_free_table() -> None:
+    sketch = Sketch()
+    table = Mover(None, "t")
+    sketch.register("a", "X5/Y5/SLICEA.FF0", "in", clock="double_clk", LSR="reset")
+    assert Slices(sketch.cells).free(HERE, table) == {"t": Site(HERE, "A", "K0")}
+    for number, letter in enumerate("ABCD"):
+        sketch.table(f"k{number}", f"X5/Y5/SLICE{letter}.K0", "a")
+    assert Slices(sketch.cells).free(HERE, table) == {"t": Site(HERE, "A", "K1")}
+    for number, letter in enumerate("ABC"):
+        sketch.table(f"l{number}", f"X5/Y5/SLICE{letter}.K1", "a")
+    sketch.table("k3", "X5/Y5/SLICED.K0", "a", M="b")
+    assert Slices(sketch.cells).free(HERE, table) is None
 
 
 @pytest.mark.parametrize("more", [{"clock": "double_clk"}, {"LSR": "reset"}])
@@ -43,7 +65,7 @@ def test_a_table_that_is_part_of_a_wider_one_needs_its_slice(port: str) -> None:
     for letter in "ACD":
         sketch.register(letter, f"X5/Y5/SLICE{letter}.FF0", "in")
     sketch.table("t", "X5/Y5/SLICEB.K1", "a")
-    assert free(sketch) == "B"
+    assert free(sketch) == "B0"
     sketch.table("t", "X5/Y5/SLICEB.K1", "a", **{port: "b"})
     assert free(sketch) is None
 
@@ -68,7 +90,7 @@ def test_a_site_is_taken_and_left() -> None:
     assert slices.tiles[1, 1] == {}
 
 
-def test_a_table_moves_with_its_register_if_it_serves_nothing_else() -> None:
+def test_what_moves_together() -> None:
     sketch = Sketch()
     sketch.table("own", "X1/Y1/SLICEA.K0", "in")
     sketch.register("a", "X1/Y1/SLICEA.FF0", "own", port="DI")
@@ -77,6 +99,18 @@ def test_a_table_moves_with_its_register_if_it_serves_nothing_else() -> None:
     sketch.register("c", "X1/Y1/SLICEC.FF0", "shared")
     sketch.table("wide", "X1/Y1/SLICED.K0", "in", M="in")
     sketch.register("d", "X1/Y1/SLICED.FF0", "wide", port="DI")
+    sketch.register("e", "X1/Y2/SLICEA.FF0", "in")
+    sketch.table("plain", "X1/Y2/SLICEB.K0", "a", "b")
+    sketch.table("upper", "X1/Y2/SLICEC.K1", "plain")
+    sketch.table("lower", "X1/Y2/SLICEC.K0", "in", M="b", F1="upper")
+    sketch.cell("memory", "TRELLIS_COMB", "X1/Y3/SLICEA.K0", {"A": "a"}, {"F": "word"}, MODE="DPRAM")
+    sketch.cell("block", "DP16KD", "X2/Y4", {"CLKA": "clk"}, {"DOA0": "data"})
     timing = Timing(sketch.module)
-    tables = {name: table_of(name, timing.cells, timing.drivers, timing.sinks) for name in "abcd"}
-    assert tables == {"a": "own", "b": None, "c": None, "d": None}
+    movers = {name: mover_of(name, timing) for name in sketch.cells}
+    assert {name: mover for name, mover in movers.items() if mover is not None} == {
+        # A table moves with its register if it serves nothing else.
+        "a": Mover("a", "own"),
+        "c": Mover("c", None),
+        "e": Mover("e", None),
+        "plain": Mover(None, "plain"),
+    }

@@ -25,7 +25,7 @@ def test_a_wire_takes_longer_the_farther_it_leads() -> None:
     found = delays(sketch)
     assert found["a", "b"] == pytest.approx(REGISTER + LEAST + 8 * NEAR + 5 * FAR + M)
     assert found["b", "c"] == pytest.approx(REGISTER + LEAST + M)
-    assert Timing(sketch.module).paths(2.0)[0][1:] == ("a", "b")
+    assert Timing(sketch.module).paths(2.0)[0][1:] == ("a", "b", sketch.net("a"))
     assert len(Timing(sketch.module).paths(2.0)) == 1
 
 
@@ -46,6 +46,39 @@ def test_tables_add_up_and_the_longest_path_counts() -> None:
     assert through.start == "far"
     assert through.delay_ns == pytest.approx(REGISTER + wire + TABLE)
     assert timing.left_from(sketch.net("far"), (10, 10)) == pytest.approx(LEAST + LSR)
+
+
+def test_both_halves_of_a_wider_table_count() -> None:
+    sketch = Sketch()
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in")
+    sketch.table("upper", "X10/Y10/SLICEB.K1", "a")
+    sketch.cell("lower", "TRELLIS_COMB", "X10/Y10/SLICEB.K0", {"A": "in", "F1": "upper", "M": "in"}, {"OFX": "wide"})
+    sketch.register("end", "X10/Y10/SLICEC.FF0", "wide")
+    assert delays(sketch) == {("a", "end"): pytest.approx(REGISTER + 2 * (LEAST + TABLE) + M)}
+
+
+def test_the_tables_of_a_path() -> None:
+    sketch = Sketch()
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in")
+    sketch.register("fast", "X10/Y10/SLICEB.FF0", "in", clock="double_clk")
+    sketch.table("first", "X10/Y10/SLICEC.K0", "a", "fast")
+    sketch.table("far", "X40/Y10/SLICEC.K0", "first")
+    sketch.table("last", "X10/Y10/SLICEC.K1", "first", "far")
+    sketch.register("end", "X10/Y10/SLICED.FF0", "last", port="DI")
+    timing = Timing(sketch.module)
+    (path,) = timing.paths(0.0)
+    assert (path.start, timing.tables(path)) == ("fast", ["last", "far", "first"])
+
+
+def test_a_loop_of_tables_ends_where_it_comes_again() -> None:
+    sketch = Sketch()
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in")
+    for name, other, column in (("one", "other", 10), ("other", "one", 80)):
+        sketch.table(name, f"X{column}/Y10/SLICEC.K0", "a", other)
+    sketch.register("end", "X10/Y10/SLICED.FF0", "one")
+    timing = Timing(sketch.module)
+    (path,) = timing.paths(0.0)
+    assert timing.tables(path) == ["one", "other"]
 
 
 def test_a_path_of_the_faster_clock_counts_twice() -> None:
