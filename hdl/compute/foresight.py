@@ -19,7 +19,7 @@ from ..parts.assertions import Assertions
 from ..parts.isa import field_shape
 from ..parts.pipeline import delay
 
-__all__ = ["Foresight", "foreseen_layout", "window_work"]
+__all__ = ["Foresight", "foreseen_layout", "foreseen_limit", "window_work"]
 
 #: Of engines whose windows have one result.
 _SINGLE_LIMIT = RESULT_WINDOWS - 1
@@ -32,11 +32,25 @@ def foreseen_layout(config: Config) -> StructLayout:
     :class:`~lutterfly.hdl.results.results.Results` is busy for so many cycles (``work``): one for each group, and one
     more where a command begins.
     ``waits``: not before every earlier result can be read. ``changes``, where engines hand over: not before every
-    earlier result has left its engine and the result FIFO.
+    earlier result has left its engine and the result FIFO. ``limit``, where engines have limits of their own: see
+    :func:`foreseen_limit`.
     """
     work, changes = range(_most_groups(config) + 2), {"changes": 1} if config.hands_over else {}
     engine = field_shape(isa.COMPUTE, "engine")
-    return StructLayout({"counts": 1, "waits": 1, **changes, "engine": engine, "work": work})
+    limit = {"limit": len(own)} if (own := _own_limits(config)) else {}
+    return StructLayout({"counts": 1, "waits": 1, **changes, **limit, "engine": engine, "work": work})
+
+
+def _own_limits(config: Config) -> list[int]:
+    return sorted({backlog_limit(config, code) for code in config.engines} - {_SINGLE_LIMIT})
+
+
+def foreseen_limit(engine: Value, config: Config) -> Value:
+    """Which of the limits an engine's backlog has that are not those of engines with one result: a bit for each."""
+    of_limit = {
+        limit: [c for c in config.engines if backlog_limit(config, c) == limit] for limit in _own_limits(config)
+    }
+    return Cat(Cat(engine == code for code in codes).any() for codes in of_limit.values())
 
 
 def window_work(m: Module, command: data.View, last_tile: Value, begins: Value, config: Config) -> Value:
@@ -110,16 +124,15 @@ class Foresight(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         step = self.steps.payload
-        limits = {code: backlog_limit(self.config, code) for code in self.config.engines}
-        most = max(limits.values()) + _most_groups(self.config)
+        limits = {_SINGLE_LIMIT, *_own_limits(self.config)}
+        most = max(limits) + _most_groups(self.config)
         backlog, working = Signal(range(most + 1)), Signal(range(most + 1))
         landed, counted = Signal(), Signal()
         # Whether the backlog is above each limit, from registers: the gate is the longest path of the issue.
-        full = {limit: Signal(name=f"above_{limit}") for limit in sorted({_SINGLE_LIMIT, *limits.values()})}
+        full = {limit: Signal(name=f"above_{limit}") for limit in sorted(limits)}
         is_full: Value = full[_SINGLE_LIMIT]
-        for code, limit in limits.items():
-            if limit != _SINGLE_LIMIT:
-                is_full = Mux(step.engine == code, full[limit], is_full)
+        for place, limit in enumerate(_own_limits(self.config)):
+            is_full = Mux(step.limit[place], full[limit], is_full)
         waits = step.waits & ~landed
         if self.config.hands_over:
             handed = Signal()

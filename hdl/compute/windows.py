@@ -17,7 +17,7 @@ from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.lookahead import Lookahead
 from ..parts.loops import Loops
-from .foresight import Foresight, window_work
+from .foresight import Foresight, foreseen_limit, window_work
 from .intake import Intake, is_burst
 from .lookup import ISSUE_LATENCY, Lookup, issued_layout, lookup_members
 from .position import Position, follow
@@ -238,6 +238,7 @@ class Windows(wiring.Component):
             *take_fields(pushed, command),
             pushed.index.eq(command.index),
             pushed.foreseen.engine.eq(command.engine),
+            *([pushed.foreseen.limit.eq(limit)] if len(limit := foreseen_limit(command.engine, self.config)) else []),
             pushed.foreseen.work.eq(window_work(m, command, last_tile, begins, self.config)),
             lookahead.input.valid.eq(walked),
         ]

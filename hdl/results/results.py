@@ -15,7 +15,7 @@ from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import ErrorReport, command_shape, report_error
-from ..parts.pipeline import delay
+from ..parts.pipeline import delay, spread
 from .group_walk import GroupWalk
 from .place import Place
 from .result_fifo import GROUP_LATENCY, ResultFifo, any_result_layout
@@ -125,8 +125,9 @@ class Results(wiring.Component):
 
     def _elaborate_parameters(self, m: Module, word: Value) -> None:
         lane_bits = ceil_log2(self.requant_lanes)
-        # The parameters lie beside the requantisers, far from the walker.
-        address = delay(m, word, GROUP_LATENCY - RAM_LATENCY, name="parameter_address")
+        # The parameters lie beside the requantisers, far from the walker and from one another.
+        cycles = GROUP_LATENCY - RAM_LATENCY
+        addresses = spread(m, word, self.requant_lanes, cycles=cycles, name="parameter_address")
         write = self.parameter_write
         written = delay(m, Cat(write.addr[lane_bits:], write.data), 1, name="written_parameter")
         for lane in range(self.requant_lanes):
@@ -134,7 +135,7 @@ class Results(wiring.Component):
             m.d.sync += is_written.eq(write.en & (write.addr[:lane_bits] == lane))
             m.submodules[f"parameters_{lane}"] = ram = Ram(width=8 * PARAMETER_BYTES, depth=self.config.parameter_words)
             m.d.comb += [
-                ram.read_address.eq(address),
+                ram.read_address.eq(addresses[lane]),
                 self.parameters[lane].eq(ram.read_data),
                 Cat(ram.write_address, ram.write_data).eq(written),
                 ram.write_enable.eq(is_written),

@@ -15,8 +15,10 @@ from .timing import Path, Place, Timing, net_of
 
 __all__ = ["refine"]
 
-#: Moves at most, and what one must gain, in ns. After each of them all paths are worked out anew, in some seconds.
-_MOST_MOVES, _LEAST_GAIN = 100, 0.15
+#: Moves at most, and what one must gain, in ns.
+_MOST_MOVES, _LEAST_GAIN = 500, 0.15
+#: Moves after which all paths are worked out anew, in some seconds.
+_AT_ONCE = 10
 #: Tiles around all that a cell connects in which places are looked for.
 _AROUND = 2
 #: Where paths end at a register that has no table.
@@ -25,8 +27,9 @@ _ENDS = ("M", "LSR", "CE")
 
 class _Move(NamedTuple):
     gain: float
-    #: The cells that move, with their new sites.
+    #: The cells that move, with their new sites, and those from which they come.
     sites: dict[str, Site]
+    back: dict[str, Site]
 
 
 def refine(timing: Timing, *, mhz: float) -> int:
@@ -46,37 +49,48 @@ def refine(timing: Timing, *, mhz: float) -> int:
         How many times a cell has moved, with what moves with it.
     """
     slices, limit_ns = Slices(timing.cells), 1000 / mhz
-    paths, moved = timing.paths(limit_ns), 0
+    paths, moved, at_once = timing.paths(limit_ns), 0, _AT_ONCE
     # What has no better place, which is not asked again.
     settled: set[str] = set()
-    while moved < _MOST_MOVES and (move := _first_move(timing, slices, paths, settled, limit_ns)) is not None:
-        back = {name: slices.site(name) for name in move.sites}
-        _carry_out(move.sites, timing, slices)
+    while moved < _MOST_MOVES and (moves := _moves(timing, slices, paths, settled, limit_ns, at_once)):
         later = timing.paths(limit_ns)
-        # A loop may lead back to a register through logic that stays where it is.
         if later and later[0].delay_ns > paths[0].delay_ns:
-            _carry_out(back, timing, slices)
-            settled |= move.sites.keys()
+            _carry_out([move.back for move in reversed(moves)], timing, slices)
+            timing.update()
+            # A loop may lead back to a register through logic that stays where it is; moves may be in each other's way.
+            settled |= moves[0].back.keys() if len(moves) == 1 else set()
+            at_once = 1
         else:
-            paths, moved = later, moved + 1
+            paths, moved, at_once = later, moved + len(moves), _AT_ONCE
     return moved
 
 
-def _first_move(
-    timing: Timing, slices: Slices, paths: Iterable[Path], settled: set[str], limit_ns: float
-) -> _Move | None:
-    """The best move of a cell of the longest path that can be made shorter."""
+def _moves(
+    timing: Timing, slices: Slices, paths: Iterable[Path], settled: set[str], limit_ns: float, most: int
+) -> list[_Move]:
+    """Carry out the best moves of cells of the longest paths that can be made shorter, each of another path."""
+    moves: list[_Move] = []
+    touched: set[str] = set()
     for path in paths:
-        moves = []
-        for name in {path.start, path.end, *timing.tables(path)} - settled:
+        cells = {path.start, path.end, *timing.tables(path)}
+        if touched & cells:
+            continue
+        found = []
+        for name in cells - settled:
             move = _best_move(timing, slices, name, limit_ns)
             if move is None:
                 settled.add(name)
             else:
-                moves.append(move)
-        if moves:
-            return max(moves, key=lambda move: move.gain)
-    return None
+                found.append(move)
+        if found:
+            move = max(found, key=lambda move: move.gain)
+            _carry_out([move.sites], timing, slices)
+            moves.append(move)
+            touched |= cells
+        if len(moves) == most:
+            break
+    timing.update()
+    return moves
 
 
 def _best_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _Move | None:
@@ -94,15 +108,15 @@ def _best_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _M
             better.append((gain, place))
     for gain, place in sorted(better, reverse=True):
         if (sites := slices.free(place, mover)) is not None:
-            return _Move(gain, sites)
+            return _Move(gain, sites, {moving: slices.site(moving) for moving in sites})
     return None
 
 
-def _carry_out(sites: Mapping[str, Site], timing: Timing, slices: Slices) -> None:
-    for name, site in sites.items():
-        slices.move(name, site)
-        timing.places[name] = site.place
-    timing.update()
+def _carry_out(moves: Iterable[Mapping[str, Site]], timing: Timing, slices: Slices) -> None:
+    for sites in moves:
+        for name, site in sites.items():
+            slices.move(name, site)
+            timing.places[name] = site.place
 
 
 def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:

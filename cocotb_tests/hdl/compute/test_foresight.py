@@ -49,6 +49,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(4)
     layout = foreseen_layout(config)
     limits = {code: backlog_limit(config, code) for code in config.engines}
+    own = sorted(set(limits.values()) - {limits[MAC]})
     result_groups = config.array.lanes // config.array.requant_lanes
     most_groups = {code: result_groups * window_results(config, code) for code in config.engines}
     await start(dut, {"steps__valid": 0, "halt": 0})
@@ -65,6 +66,7 @@ async def passes_what_cannot_overflow_or_read_too_early(dut, p_waits: float, p_v
                 **({"changes": int(rng.random() < p_waits)} if config.hands_over else {}),
                 "engine": engine,
                 "work": int(rng.integers(1, most_groups[engine] + 2)),
+                **({"limit": 1 << own.index(limits[engine]) if limits[engine] in own else 0} if own else {}),
             }
         payload = {} if step is None else {"steps__payload": pack(step, layout)}
         (ready,) = await cycle(dut, payload | {"steps__valid": int(step is not None)}, "steps__ready")

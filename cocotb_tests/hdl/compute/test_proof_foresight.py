@@ -24,6 +24,7 @@ from lutterfly.golden.engines.specifications import specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import LOOKAHEAD, RESULT_WINDOWS, backlog_limit, burst_results, window_results
 from lutterfly.hdl.compute import foresight
+from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results import group_walk, result_fifo, results
 from proofs.formal import Proof, broken, entry, inside, needs_yosys
@@ -272,6 +273,7 @@ class ForesightProof(Proof):
             step.payload.waits.eq(self.free(name="waits")),
             *([step.payload.changes.eq(self.free(name="changes"))] if self.config.hands_over else []),
             step.payload.engine.eq(Mux(is_burst, self._engine("burst"), self._engine("several", is_kind=is_several))),
+            *([step.payload.limit.eq(limit)] if len(limit := foreseen_limit(step.payload.engine, self.config)) else []),
             Assume(
                 ~(step.valid & begins)
                 | step.payload.waits
@@ -524,9 +526,9 @@ def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path
 
 _GATE = {
     # Then one of the results under way has no place of its own. None need be lost: others are served while they come.
-    "limit": ("backlog_limit(self.config, code) for code", "backlog_limit(self.config, code) + 1 for code"),
+    "limit": ("more > limit, working > limit", "more > limit + 1, working > limit + 1"),
     # What the core did when bursts were new.
-    "counter": ("max(limits.values()) + ", "_SINGLE_LIMIT + "),
+    "counter": ("max(limits) + ", "_SINGLE_LIMIT + "),
     "landing": ("(landing <= 1))]", "(landing <= 2))]"),
     "waits": ("waits = step.waits & ~landed", "waits = step.waits & 0"),
     "handed": ("landing <= 1 + self.finish_latency", "landing <= 2 + self.finish_latency"),

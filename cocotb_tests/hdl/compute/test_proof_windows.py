@@ -20,6 +20,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, FPC
 from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results, window_results
 from lutterfly.hdl.compute import foresight, intake, windows
+from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.engines.finish import is_whole
 from lutterfly.hdl.parts.isa import EngineCommand
 from proofs.formal import Proof, broken, entry, inside, leave_out, needs_yosys
@@ -146,11 +147,13 @@ class WindowsProof(Proof):
     def _is_right(self, foreseen: data.View, row: Row, place: Value, *, has_engine: bool = True) -> Value:
         """Whether a step says what the one at ``place`` should; its ``work`` left out."""
         is_burst = row.is_burst[place]
+        limit = foreseen_limit(foreseen.engine, self.config)
         return (
             (foreseen.counts == Mux(is_burst, row.begins_window[place], row.ends_window[place]))
             & (foreseen.waits == row.waits[place])
             & (foreseen.changes == row.changes[place] if self.config.hands_over else 1)
             & ((foreseen.engine == FPC) == is_burst if has_engine else 1)
+            & (foreseen.limit == limit if has_engine and len(limit) else 1)
         )
 
     def _check_work(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
@@ -305,6 +308,7 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
                 (intake, "later.eq(changes | is_of_burst)", "later.eq((changes | is_of_burst) & command.after)"),
                 (intake, "waits.eq(waits_for)", "waits.eq(changes)"),
                 (windows, "foreseen.changes.eq(first & changes)", "foreseen.changes.eq(changes)"),
+                (windows, "pushed.foreseen.limit.eq(limit)", "pushed.foreseen.limit.eq(~limit)"),
                 (intake, "            command.lanes <= limit,\n", ""),
             ]
         ),
