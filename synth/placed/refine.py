@@ -128,31 +128,34 @@ def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:
             yield net, cell, port
 
 
-def _output(timing: Timing, mover: Mover) -> int | None:
-    name, port = (mover.register, "Q") if mover.register else (mover.table, "F")
-    return net_of(timing.cells[name], port) if name else None
+def _outputs(timing: Timing, mover: Mover) -> dict[str, int]:
+    """The net of each cell that moves."""
+    nets = {
+        name: net_of(timing.cells[name], port) for name, port in ((mover.register, "Q"), (mover.table, "F")) if name
+    }
+    return {name: net for name, net in nets.items() if net is not None}
 
 
 def _longest(timing: Timing, mover: Mover, place: Place) -> float:
     """The longest path to, from or through what moves, if it stands at ``place``."""
-    output, paths = _output(timing, mover), []
-    left = timing.left_from(output, place) if output is not None else 0.0
+    outputs, paths = _outputs(timing, mover), []
+    # Through its own table a register's value is one of those that come in there.
+    left = {name: timing.left_from(net, place, but_to=mover.table) for name, net in outputs.items()}
     for net, cell, port in _inputs(timing, mover):
-        # A register that feeds itself moves with itself.
-        moving = mover.register if timing.drivers[net][0] == mover.register else cell
+        # What feeds itself moves with itself.
+        moving = next((name for name in outputs if timing.drivers[net][0] == name), cell)
         after = timing.wire_to(net, moving, port, place) + timing.setup(cell, port)
-        # A register ends what comes in, and what is left begins there.
-        paths.append(timing.latest(net, after + (left if mover.register is None else 0.0)))
-    if mover.register is not None and output is not None:
-        paths.append(timing.latest(output, left))
+        # A register ends what comes in; a table passes it on.
+        paths.append(timing.latest(net, after + (left.get(cell, 0.0) if cell == mover.table else 0.0)))
+    if mover.register in outputs:
+        paths.append(timing.latest(outputs[mover.register], left[mover.register]))
     return max((latest[0] for latest in paths if latest is not None), default=0.0)
 
 
 def _around(timing: Timing, slices: Slices, mover: Mover) -> Iterator[Place]:
     """The tiles between all that is connected to what moves, and a few more."""
     near = [timing.places[timing.drivers[net][0]] for net, _, _ in _inputs(timing, mover)]
-    output = _output(timing, mover)
-    near += [timing.places[cell] for cell, _ in timing.sinks.get(output, ())] if output is not None else []
+    near += [timing.places[cell] for net in _outputs(timing, mover).values() for cell, _ in timing.sinks.get(net, ())]
     known = [place for place in near if place is not None]
     if not known:
         return

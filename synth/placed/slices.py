@@ -31,15 +31,14 @@ class Mover(NamedTuple):
 def mover_of(name: str, timing: Timing) -> Mover | None:
     """A register or a table with what has to move with it; None if it has to stay."""
     cell = timing.cells[name]
-    if cell["type"] == REGISTER:
-        net = net_of(cell, "DI")
-        if net is None:
-            return Mover(name, None)
-        table, _ = timing.drivers[net]
-        return Mover(name, table) if len(timing.sinks[net]) == 1 and _is_plain(timing.cells[table]) else None
-    output = net_of(cell, "F")
-    is_wanted_within = any(port in _WITHIN for _, port in timing.sinks.get(output, ())) if output is not None else True
-    return Mover(None, name) if _is_plain(cell) and not is_wanted_within else None
+    net = net_of(cell, "DI" if cell["type"] == REGISTER else "F")
+    if net is None:
+        return Mover(name, None) if cell["type"] == REGISTER else None
+    table, _ = timing.drivers[net]
+    beside = [sink for sink, port in timing.sinks.get(net, ()) if port in _WITHIN]
+    register = next((sink for sink in beside if timing.cells[sink]["type"] == REGISTER), None)
+    is_alone = beside == ([] if register is None else [register])
+    return Mover(register, table) if is_alone and _is_plain(timing.cells[table]) else None
 
 
 def _is_plain(cell: Cell) -> bool:

@@ -108,8 +108,11 @@ def test_what_moves_together() -> None:
     timing = Timing(sketch.module)
     movers = {name: mover_of(name, timing) for name in sketch.cells}
     assert {name: mover for name, mover in movers.items() if mover is not None} == {
-        # A table moves with its register if it serves nothing else.
+        # A table moves with the register in its slice, whoever else needs it.
+        "own": Mover("a", "own"),
         "a": Mover("a", "own"),
+        "shared": Mover("b", "shared"),
+        "b": Mover("b", "shared"),
         "c": Mover("c", None),
         "e": Mover("e", None),
         "plain": Mover(None, "plain"),
