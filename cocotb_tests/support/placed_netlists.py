@@ -36,6 +36,13 @@ class Sketch:
         inputs = dict(zip("ABCD", sources, strict=False)) | more
         self.cell(name, "TRELLIS_COMB", site, inputs, {"F": name}, MODE="LOGIC")
 
+    def wide(self, name: str, slice_site: str, sources: tuple[str, str], select: str) -> None:
+        """A table of five inputs, of which the last one chooses between two halves."""
+        self.table(f"{name}_upper", f"{slice_site}.K1", sources[1])
+        inputs = {"A": sources[0], "F1": f"{name}_upper", "M": select}
+        outputs = {"OFX": name, "F": f"{name}_lower"}
+        self.cell(name, "TRELLIS_COMB", f"{slice_site}.K0", inputs, outputs, MODE="LOGIC")
+
     def sum(self, name: str, slice_site: str, source: str) -> None:
         """A register of a sum, which stays where it is: in front of it is a table of a carry chain."""
         self.table(f"{name}_sum", f"{slice_site}.K0", source, FCI="carry")

@@ -121,18 +121,17 @@ def _carry_out(moves: Iterable[Mapping[str, Site]], timing: Timing, slices: Slic
 
 def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:
     """Nets, cells and ports at which paths come in."""
-    pins = [(name, port) for name, ports in ((mover.register, _ENDS), (mover.table, "ABCD")) if name for port in ports]
-    for cell, port in pins:
+    ports_of = ((mover.register, _ENDS), (mover.table, "ABCDM" if mover.upper else "ABCD"), (mover.upper, "ABCD"))
+    for cell, port in ((name, port) for name, ports in ports_of if name for port in ports):
         net = net_of(timing.cells[cell], port)
         if net is not None and net in timing.arrivals:
             yield net, cell, port
 
 
 def _outputs(timing: Timing, mover: Mover) -> dict[str, int]:
-    """The net of each cell that moves."""
-    nets = {
-        name: net_of(timing.cells[name], port) for name, port in ((mover.register, "Q"), (mover.table, "F")) if name
-    }
+    """The net of each cell that moves, of those that others see."""
+    ports = ((mover.register, "Q"), (mover.table, "OFX" if mover.upper else "F"))
+    nets = {name: net_of(timing.cells[name], port) for name, port in ports if name}
     return {name: net for name, net in nets.items() if net is not None}
 
 
@@ -141,12 +140,14 @@ def _longest(timing: Timing, mover: Mover, place: Place) -> float:
     outputs, paths = _outputs(timing, mover), []
     # Through its own table a register's value is one of those that come in there.
     left = {name: timing.left_from(net, place, but_to=mover.table) for name, net in outputs.items()}
+    if mover.upper is not None and mover.table is not None:
+        left[mover.upper] = timing.setup(mover.table, "F1") + left.get(mover.table, 0.0)
     for net, cell, port in _inputs(timing, mover):
         # What feeds itself moves with itself.
         moving = next((name for name in outputs if timing.drivers[net][0] == name), cell)
         after = timing.wire_to(net, moving, port, place) + timing.setup(cell, port)
         # A register ends what comes in; a table passes it on.
-        paths.append(timing.latest(net, after + (left.get(cell, 0.0) if cell == mover.table else 0.0)))
+        paths.append(timing.latest(net, after + (0.0 if cell == mover.register else left.get(cell, 0.0))))
     if mover.register in outputs:
         paths.append(timing.latest(outputs[mover.register], left[mover.register]))
     return max((latest[0] for latest in paths if latest is not None), default=0.0)

@@ -22,15 +22,19 @@ _SHARED_NETS, _SHARED = ("CLK", "LSR"), ("CLKMUX", "LSRMUX", "SRMODE")
 
 
 class Mover(NamedTuple):
-    """What moves at once: a register, with the table in front of it if that is in its slice; or a table."""
+    """What moves at once: a register, with the table in front of it if that is in its slice; or a table, with the upper
+    half of it if it is one of five inputs."""
 
     register: str | None
     table: str | None
+    upper: str | None = None
 
 
 def mover_of(name: str, timing: Timing) -> Mover | None:
     """A register or a table with what has to move with it; None if it has to stay."""
     cell = timing.cells[name]
+    if (halves := _halves(name, timing)) is not None:
+        return Mover(None, *halves)
     net = net_of(cell, "DI" if cell["type"] == REGISTER else "F")
     if net is None:
         return Mover(name, None) if cell["type"] == REGISTER else None
@@ -41,10 +45,30 @@ def mover_of(name: str, timing: Timing) -> Mover | None:
     return Mover(register, table) if is_alone and _is_plain(timing.cells[table]) else None
 
 
+def _halves(name: str, timing: Timing) -> tuple[str, str] | None:
+    """The lower and the upper half of a table of five inputs, of which this cell is one; None if it is of none, or of
+    one that is part of a wider one."""
+    output = net_of(timing.cells[name], "F")
+    lower = next((sink for sink, port in timing.sinks.get(output, ()) if port == "F1"), name) if output else name
+    cell = timing.cells[lower]
+    if (middle := net_of(cell, "F1")) is None or not _is_logic(cell):
+        return None
+    upper, _ = timing.drivers[middle]
+    wider = any(net_of(cell, port) is not None for port in ("FXA", "FXB", "FCI", "FCO"))
+    # The lower half has an output of its own, which leads nowhere.
+    wanted = {port for _, port in timing.sinks.get(net_of(cell, "OFX"), ())}
+    is_one = not wider and _WITHIN.isdisjoint(wanted) and not timing.sinks.get(net_of(cell, "F"))
+    is_one &= _is_plain(timing.cells[upper]) and len(timing.sinks[middle]) == 1
+    return (lower, upper) if is_one else None
+
+
+def _is_logic(cell: Cell) -> bool:
+    return cell["type"] == _TABLE and cell.get("parameters", {}).get("MODE", "LOGIC") == "LOGIC"
+
+
 def _is_plain(cell: Cell) -> bool:
     """Whether a cell is a table for itself."""
-    is_logic = cell["type"] == _TABLE and cell.get("parameters", {}).get("MODE", "LOGIC") == "LOGIC"
-    return is_logic and not _is_joined(cell)
+    return _is_logic(cell) and not _is_joined(cell)
 
 
 def _is_joined(table: Cell) -> bool:
@@ -92,6 +116,11 @@ class Slices:
         for letter, number in itertools.product("ABCD", "01"):
             tables = [self.cells[tile[letter, site]] for site in ("K0", "K1") if (letter, site) in tile]
             has_registers = (letter, "FF0") in tile or (letter, "FF1") in tile
+            if mover.upper is not None:
+                # Its select is an input that registers would have, too.
+                if has_registers or tables:
+                    continue
+                return {mover.table: Site(place, letter, "K0"), mover.upper: Site(place, letter, "K1")}
             if (mover.register is not None and has_registers) or any(_is_joined(table) for table in tables):
                 continue
             if mover.table is None or (letter, f"K{number}") not in tile:

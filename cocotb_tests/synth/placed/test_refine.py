@@ -107,6 +107,17 @@ def test_a_table_goes_with_its_register() -> None:
     assert longest(shared) < before / 2
 
 
+def test_both_halves_of_a_wide_table_come() -> None:
+    sketch = Sketch()
+    for name, column in (("a", 10), ("b", 12)):
+        sketch.sum(name, f"X{column}/Y10/SLICEA", "in")
+    sketch.wide("wide", "X90/Y80/SLICEA", ("a", "b"), "a")
+    sketch.register("c", "X20/Y10/SLICEA.FF0", "wide")
+    assert refine(Timing(sketch.module), mhz=150) == 1
+    assert (sketch.site("wide"), sketch.site("wide_upper")) == ("X20/Y10/SLICEB.K0", "X20/Y10/SLICEB.K1")
+    assert longest(sketch) < 3.5
+
+
 def test_registers_behind_one_another_all_come() -> None:
     sketch = Sketch()
     places = [(10, 10), (90, 20), (15, 90), (90, 80), (20, 10)]
@@ -130,9 +141,17 @@ def designs(draw: st.DrawFn) -> Sketch:
         place = (draw(st.integers(0, 30)), draw(st.integers(0, 30)))
         letter, position = draw(st.sampled_from("ABCD")), draw(st.sampled_from("01"))
         source = draw(st.sampled_from(names))
-        kind, name = draw(st.sampled_from(["register", "table", "both"])), f"n{number}"
+        kind, name = draw(st.sampled_from(["register", "table", "both", "wide"])), f"n{number}"
         shared = (draw(st.sampled_from(["clk", "double_clk"])), draw(st.sampled_from(["", *names[:3]])))
         reset = {"LSR": shared[1]} if shared[1] else {}
+        if kind == "wide":
+            all_sites = {f"X{place[0]}/Y{place[1]}/SLICE{letter}.{kind}{half}" for kind in ("K", "FF") for half in "01"}
+            if not all_sites & taken:
+                taken |= all_sites
+                sources = source, draw(st.sampled_from(names))
+                sketch.wide(name, f"X{place[0]}/Y{place[1]}/SLICE{letter}", sources, draw(st.sampled_from(names)))
+                names.append(name)
+            continue
         if kind != "table" and tile_sets.setdefault(place, shared) != shared:
             continue
         table, register = (f"X{place[0]}/Y{place[1]}/SLICE{letter}.{site}{position}" for site in ("K", "FF"))
@@ -161,6 +180,11 @@ def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sk
         assert paths[0][0].delay_ns <= max(paths[1][0].delay_ns, 1000 / mhz) + 1e-9
     assert (moved == 0) == (sites(sketch) == sites(before))
     assert max(Counter(sites(sketch).values()).values(), default=1) == 1
+    for name, cell in sketch.cells.items():
+        if "F1" in cell["connections"]:
+            taken = [site for site in sites(sketch).values() if site.startswith(sketch.site(name)[:-2])]
+            assert sorted(taken) == [sketch.site(name), sketch.site(f"{name}_upper")]
+            assert sketch.site(f"{name}_upper") == sketch.site(name)[:-1] + "1"
     shared: dict[str, set] = {}
     for cell in sketch.cells.values():
         if cell["type"] == "TRELLIS_FF":

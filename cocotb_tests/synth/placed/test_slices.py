@@ -70,6 +70,17 @@ def test_a_table_that_is_part_of_a_wider_one_needs_its_slice(port: str) -> None:
     assert free(sketch) is None
 
 
+def test_a_table_of_five_inputs_needs_a_whole_slice() -> None:
+    sketch = Sketch()
+    sketch.register("a", "X5/Y5/SLICEA.FF1", "in")
+    sketch.table("b", "X5/Y5/SLICEB.K0", "in")
+    sketch.table("c", "X5/Y5/SLICEC.K1", "in")
+    mover = Mover(None, "lower", "upper")
+    assert Slices(sketch.cells).free(HERE, mover) == {"lower": Site(HERE, "D", "K0"), "upper": Site(HERE, "D", "K1")}
+    sketch.register("d", "X5/Y5/SLICED.FF0", "in", clock="double_clk")
+    assert Slices(sketch.cells).free(HERE, mover) is None
+
+
 def test_a_tile_with_a_memory_is_left_alone() -> None:
     sketch = Sketch()
     sketch.cell("memory", "TRELLIS_COMB", "X5/Y5/SLICEA.K0", {"A": "a"}, {"F": "word"}, MODE="DPRAM")
@@ -101,8 +112,9 @@ def test_what_moves_together() -> None:
     sketch.register("d", "X1/Y1/SLICED.FF0", "wide", port="DI")
     sketch.register("e", "X1/Y2/SLICEA.FF0", "in")
     sketch.table("plain", "X1/Y2/SLICEB.K0", "a", "b")
-    sketch.table("upper", "X1/Y2/SLICEC.K1", "plain")
-    sketch.table("lower", "X1/Y2/SLICEC.K0", "in", M="b", F1="upper")
+    sketch.wide("lower", "X1/Y2/SLICEC", ("plain", "upper"), "b")
+    sketch.wide("wider", "X1/Y2/SLICED", ("other", "more"), "b")
+    sketch.cell("widest", "TRELLIS_COMB", "X1/Y4/SLICED.K1", {"FXA": "wider"}, {"OFX": "wide_output"}, MODE="LOGIC")
     sketch.cell("memory", "TRELLIS_COMB", "X1/Y3/SLICEA.K0", {"A": "a"}, {"F": "word"}, MODE="DPRAM")
     sketch.cell("block", "DP16KD", "X2/Y4", {"CLKA": "clk"}, {"DOA0": "data"})
     timing = Timing(sketch.module)
@@ -116,4 +128,6 @@ def test_what_moves_together() -> None:
         "c": Mover("c", None),
         "e": Mover("e", None),
         "plain": Mover(None, "plain"),
+        "lower": Mover(None, "lower", "lower_upper"),
+        "lower_upper": Mover(None, "lower", "lower_upper"),
     }
