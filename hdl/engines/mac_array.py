@@ -140,8 +140,7 @@ class MacArray(EngineComponent):
             if self.hops[index] == max(self.hops):
                 column_fired = column.fired
         if is_pumped:
-            # First columns are the borrowed ones: for factors of the second turn is time to choose between lender and
-            # borrower.
+            # First columns are the borrowed ones: the second turn has a cycle to choose between lender and borrower.
             connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.config.column_pairs])
         products, totals = ([getattr(column, name) for column in columns] for name in ("products", "total"))
         self._elaborate_results(m, platform, steps, products, column_fired, totals)

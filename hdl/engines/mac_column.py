@@ -120,7 +120,7 @@ class MacColumn(wiring.Component):
                 **lender_members(int(is_borrowed), lanes, int(is_weighed)),
                 **({"binary": In(lanes), "uncounted": In(lanes)} if is_binary else {}),
                 **({"control": In(TAP_CONTROL)} if self.is_winograd else {}),
-                **({"bank": Out(MultiplierBank(lanes, **widths))} if is_pumped else {}),
+                **({"bank": Out(MultiplierBank(lanes, **widths, is_early=is_ahead))} if is_pumped else {}),
             }
         )
 

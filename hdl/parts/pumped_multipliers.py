@@ -23,6 +23,8 @@ class MultiplierBank(wiring.Signature):
     lanes : int
     a_width, b_width : int
         Bits of the operands, which are signed.
+    is_early : bool
+        Whether operands come from registers of ``double``, and are there in the first half of a cycle only.
 
     Members
     -------
@@ -31,8 +33,8 @@ class MultiplierBank(wiring.Signature):
         ``MULTIPLIER_LATENCY`` cycles later.
     """
 
-    def __init__(self, lanes: int, *, a_width: int, b_width: int):
-        self.lanes, self.a_width, self.b_width = lanes, a_width, b_width
+    def __init__(self, lanes: int, *, a_width: int, b_width: int, is_early: bool = False):
+        self.lanes, self.a_width, self.b_width, self.is_early = lanes, a_width, b_width, is_early
         widths = {"a": (Out, a_width), "b": (Out, b_width), "products": (In, a_width + b_width)}
         super().__init__({name: flow(data.ArrayLayout(signed(bits), lanes)) for name, (flow, bits) in widths.items()})
 
@@ -62,16 +64,17 @@ class Turn(wiring.Component):
 class PumpedMultipliers(wiring.Component):
     """Multiply for two columns with one multiplier a lane, which the clock ``double`` gives two turns a cycle.
 
-    One is chosen of both columns' factors in front of a register beside the multiplier's own, so that each wire has
-    half a cycle for itself: those of the first with the edge of ``double`` in the middle of their cycle, those of the
-    second with the one at its end. Both products come when they would otherwise. So the first column's factors count
-    in the first half of a cycle only, and best come from registers of ``double``; the second's have a cycle. What
-    comes back to ``sync`` has half of one.
+    Factors of the first column are multiplied with the edge of ``sync`` that would take them into a multiplier's
+    registers, those of the second with the next one of ``double``. Both products come when they would otherwise. If the
+    first column's are early, one of both columns' is chosen half a cycle before, in front of a register of its own, so
+    that each wire has half a cycle for itself.
+    What goes from ``sync`` to ``double`` is used with an edge of ``sync`` at the earliest, so that it has a cycle; what
+    comes back has half of one.
 
     Parameters
     ----------
     banks : tuple of MultiplierBank
-        Those of both columns.
+        Those of both columns; only the first one may be early.
 
     Members
     -------
@@ -83,6 +86,8 @@ class PumpedMultipliers(wiring.Component):
     """
 
     def __init__(self, banks: tuple[MultiplierBank, MultiplierBank]):
+        if banks[1].is_early:
+            raise ValueError("banks of the second turn have a cycle; only those of the first one can be early")
         self.banks = banks
         ports = {f"bank_{place}": In(bank) for place, bank in enumerate(banks)}
         super().__init__({"is_second": In(1), "next_is_second": Out(1), **ports})
@@ -114,11 +119,13 @@ class PumpedMultipliers(wiring.Component):
             turn = later
         for name, own in zip(("a", "b"), turns[1:], strict=True):
             first, second = (getattr(bank, name)[lane] for bank in (self.bank_0, self.bank_1))
-            chosen, factor = (
-                Signal(signed(max(len(first), len(second))), name=f"{what}_{name}_{lane}", reset_less=True)
-                for what in ("chosen", "factor")
-            )
-            m.d[DOUBLE] += [chosen.eq(Mux(own, first, second)), factor.eq(chosen)]
+            factor = Signal(signed(max(len(first), len(second))), name=f"factor_{name}_{lane}", reset_less=True)
+            if self.banks[0].is_early:
+                chosen = Signal.like(factor, name=f"chosen_{name}_{lane}", reset_less=True)
+                m.d[DOUBLE] += [chosen.eq(Mux(own, first, second)), factor.eq(chosen)]
+            else:
+                held = Signal.like(second, name=f"held_{name}_{lane}", reset_less=True)
+                m.d[DOUBLE] += [held.eq(second), factor.eq(Mux(own, held, first))]
             factors.append(factor)
         a, b = factors
         product = Signal(signed(len(a) + len(b)), name=f"product_{lane}", reset_less=True)

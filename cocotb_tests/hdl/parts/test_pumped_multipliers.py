@@ -16,7 +16,7 @@ from double_clock import between, rest, rise
 
 from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
+from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers
 
 LANES = 3
 #: Bits of both factors, for each of the two columns.
@@ -43,11 +43,22 @@ class TwoPairs(wiring.Component):
 
 
 @pytest.mark.parametrize("starts", ["together", "late"])
+@pytest.mark.parametrize("is_early", [False, True])
 @pytest.mark.parametrize("name", WIDTHS)
-def test_multiply_as_blocks_do(simulate, name: str, starts: str) -> None:
+def test_multiply_as_blocks_do(simulate, name: str, is_early: bool, starts: str) -> None:
     """Also if the clock `double` has begun an edge earlier than `sync`."""
-    first, second = (MultiplierBank(LANES, a_width=a, b_width=b) for a, b in WIDTHS[name])
-    simulate(TwoPairs((first, second)), env={"WIDTHS": name, "STARTS": starts})
+    banks = tuple(
+        MultiplierBank(LANES, a_width=a, b_width=b, is_early=is_early and not place)
+        for place, (a, b) in enumerate(WIDTHS[name])
+    )
+    simulate(TwoPairs(banks), env={"WIDTHS": name, "STARTS": starts, "EARLY": "1" * is_early})
+
+
+def test_the_second_bank_is_not_early() -> None:
+    early, late = (MultiplierBank(LANES, a_width=8, b_width=8, is_early=is_early) for is_early in (True, False))
+    PumpedMultipliers((early, late))
+    with pytest.raises(ValueError, match="only those of the first one can be early"):
+        PumpedMultipliers((late, early))
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
@@ -76,7 +87,7 @@ async def products(dut) -> None:
             give(dut, widths, place, dict(zip(ports, factors, strict=True)))
         # Those of the faster one have taken anything in the middle of a cycle.
         noise = {port: tuple(map(drawn, limits[port[1]])) for port in ports}
-        await rest(dut, lambda values=noise: give(dut, widths, 0, values))
+        await rest(dut, *([lambda values=noise: give(dut, widths, 0, values)] if os.environ["EARLY"] else []))
     for factors, products_ in zip(given, found[MULTIPLIER_LATENCY:], strict=True):
         assert products_ == {port: a * b for port, (a, b) in zip(ports, factors, strict=True)}
 

@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placed_netlists import Sketch
 
+from lutterfly.synth.placed import refine as module
 from lutterfly.synth.placed.refine import refine
+from lutterfly.synth.placed.slices import Site, Slices
 from lutterfly.synth.placed.timing import Timing
 from oracles.kept import PATIENT
 
@@ -54,9 +56,26 @@ def test_what_meets_the_clock_stays() -> None:
 
 def test_a_register_comes_to_its_enable_as_well() -> None:
     sketch = line(CE="enable")
-    sketch.register("enable", "X15/Y30/SLICEA.FF0", "in")
-    refine(Timing(sketch.module), mhz=200)
-    assert longest(sketch) < 3.5
+    sketch.sum("enable", "X15/Y60/SLICEA", "in")
+    for row in (20, 30, 40, 50):
+        sketch.table(f"between_{row}", f"X15/Y{row}/SLICEA.K0", "in")
+    refine(Timing(sketch.module), mhz=250)
+    assert longest(sketch) < 4.5
+
+
+def test_what_makes_a_path_longer_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = line()
+    before, asked = sites(sketch), []
+
+    def worst_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> object:
+        asked.append(name)
+        away, back = Site((99, 90), "D", "FF1"), slices.site("b")
+        return module._Move(1.0, {"b": away}, {"b": back}) if name == "b" else None
+
+    monkeypatch.setattr(module, "_best_move", worst_move)
+    assert refine(Timing(sketch.module), mhz=200) == 0
+    assert sites(sketch) == before
+    assert "b" in asked
 
 
 def test_a_table_between_registers_comes() -> None:
@@ -72,6 +91,18 @@ def test_a_table_between_registers_comes() -> None:
     assert refine(Timing(sketch.module), mhz=150) == 1
     assert {name for name, site in sites(sketch).items() if site != before[name]} == {"far"}
     assert longest(sketch) < 4.5
+
+
+def test_a_table_on_the_way_to_two_sides_counts_both() -> None:
+    sketch = Sketch()
+    sketch.sum("a", "X10/Y10/SLICEA", "in")
+    sketch.table("off", "X15/Y60/SLICEA.K0", "a")
+    sketch.table("last", "X20/Y10/SLICEB.K0", "off")
+    sketch.register("b", "X20/Y10/SLICEA.FF0", "last")
+    # Neither of its wires is too long by itself.
+    assert 6 < longest(sketch) / 2 < 7
+    assert refine(Timing(sketch.module), mhz=110) == 1
+    assert longest(sketch) < 4
 
 
 def test_a_register_does_not_go_where_its_clock_is_not() -> None:
