@@ -15,7 +15,7 @@ from double_clock import start_clocks
 from onnx import TensorProto, helper, numpy_helper
 
 from benches.streams import pack
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.specification import depthwise
 from lutterfly.golden.engines.mac.specification import mac
@@ -36,6 +36,8 @@ CONFIGS = {
     "rows": MIXED["rows"],
     # Neighbouring results, and nothing else.
     "pairs": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, WINOGRAD)),
+    # Of both kinds of words, in columns that have them a cycle earlier.
+    "binary pairs": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, XNOR, WINOGRAD)),
 }
 PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 
