@@ -91,11 +91,9 @@ class WeightMemory(wiring.Component):
                 if of_columns[index]:
                     late = delay(m, now, of_columns[index], name=f"{name}_{index}")
                     read_address = Mux(self.selected[name], late, read_address)
-            own_address = read_address
+            coming_address = read_address
             if index:
                 read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
-            if index not in self.ahead:
-                own_address = read_address
             read_addresses.append(read_address)
             # Whether a write is this column's is clear a hop before it arrives.
             is_own = Signal(name=f"is_own_{index}")
@@ -105,7 +103,7 @@ class WeightMemory(wiring.Component):
                 width=8 * self.config.array.lanes, depth=self.config.weight_words
             )
             m.d.comb += [
-                ram.read_address.eq(own_address),
+                ram.read_address.eq(coming_address if index in self.ahead else read_address),
                 self.weights[index].eq(ram.read_data),
                 ram.write_address.eq(write.addr[column_bits:]),
                 ram.write_data.eq(write.data),

@@ -106,7 +106,6 @@ class Requantiser(wiring.Component):
         total = _register(m, (self.addends[0] + self.addends[1])[:_SUM_BITS], "total")
         sign = total[-1]
         word, count = total ^ sign.replicate(_SUM_BITS), Value.cast(Cat())
-        before, amounts, empties = word, (0,), Value.cast(Cat())
         for first, second in ((16, None), (8, 4), (2, 1)):
             before = word ^ sign.replicate(_SUM_BITS)
             is_empty = Signal(name=f"is_empty_{first}")

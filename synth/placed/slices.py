@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from typing import Any, NamedTuple
 
-from .timing import Cell, Place, Timing, net_of
+from .timing import WITHIN, Cell, Place, Timing, net_of
 
 __all__ = ["REGISTER", "Mover", "Site", "Slices", "mover_of"]
 
@@ -15,8 +15,6 @@ __all__ = ["REGISTER", "Mover", "Site", "Slices", "mover_of"]
 REGISTER, _TABLE = "TRELLIS_FF", "TRELLIS_COMB"
 
 _SITE = re.compile(r"X(\d+)/Y(\d+)/SLICE([A-D])\.(\w+)")
-#: Inputs that have to be beside what drives them: of a register, and of a table with a wider one.
-_WITHIN = frozenset({"DI", "F1", "FXA", "FXB", "FCI"})
 #: What all registers of a tile share, for nextpnr: ports and parameters.
 _SHARED_NETS, _SHARED = ("CLK", "LSR"), ("CLKMUX", "LSRMUX", "SRMODE")
 
@@ -39,7 +37,7 @@ def mover_of(name: str, timing: Timing) -> Mover | None:
     if net is None:
         return Mover(name, None) if cell["type"] == REGISTER else None
     table, _ = timing.drivers[net]
-    beside = [sink for sink, port in timing.sinks.get(net, ()) if port in _WITHIN]
+    beside = [sink for sink, port in timing.sinks.get(net, ()) if port in WITHIN]
     register = next((sink for sink in beside if timing.cells[sink]["type"] == REGISTER), None)
     is_alone = beside == ([] if register is None else [register])
     return Mover(register, table) if is_alone and _is_plain(timing.cells[table]) else None
@@ -57,7 +55,7 @@ def _halves(name: str, timing: Timing) -> tuple[str, str] | None:
     wider = any(net_of(cell, port) is not None for port in ("FXA", "FXB", "FCI", "FCO"))
     # The lower half has an output of its own, which leads nowhere.
     wanted = {port for _, port in timing.sinks.get(net_of(cell, "OFX"), ())}
-    is_one = not wider and _WITHIN.isdisjoint(wanted) and not timing.sinks.get(net_of(cell, "F"))
+    is_one = not wider and WITHIN.isdisjoint(wanted) and not timing.sinks.get(net_of(cell, "F"))
     is_one &= _is_plain(timing.cells[upper]) and len(timing.sinks[middle]) == 1
     return (lower, upper) if is_one else None
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ...hdl.parts.pumped_multipliers import DOUBLE
 from ..critical import CLOCKS, start_of
 
-__all__ = ["Path", "Place", "Timing"]
+__all__ = ["WITHIN", "Path", "Place", "Timing"]
 
 #: Column and row.
 Place = tuple[int, int]
@@ -26,7 +26,7 @@ _TILE, _LEAST_TILES, _NEAR = 0.088, 3, 5
 _SETUP = {"CE": 0.1, "LSR": 0.4, "M": 0.1}
 _BLOCK_SETUP = 0.3
 #: Ports that have wires of their own within a tile, to or from.
-_WITHIN = frozenset({"DI", "F1", "FCI", "FXA", "FXB", "FCO"})
+WITHIN = frozenset({"DI", "F1", "FCI", "FXA", "FXB", "FCO"})
 _TABLE_INPUTS = ("A", "B", "C", "D", "M", "F1", "FXA", "FXB", "FCI")
 _TABLE_OUTPUTS = ("F", "OFX", "FCO")
 _PLACE = re.compile(r"X(\d+)/Y(\d+)/")
@@ -219,7 +219,7 @@ class Timing:
 
 def wire(start: Place | None, output: str, end: Place | None, port: str) -> float:
     """The delay of a wire between two ports, in ns."""
-    if output in _WITHIN or port in _WITHIN or start is None or end is None:
+    if output in WITHIN or port in WITHIN or start is None or end is None:
         return 0.0
     lengths = [abs(one - other) for one, other in zip(start, end, strict=True)]
     return _TILE * (_LEAST_TILES + sum(length + min(length, _NEAR) for length in lengths))
