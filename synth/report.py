@@ -7,8 +7,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from ..hdl.parts.pumped_multipliers import DOUBLE
+from ..hdl.parts.pumped_multipliers import DOUBLE, HALF_CYCLE
 from .device import Device
 
 #: The clock in MHz of a cycle of a nanosecond.
@@ -155,11 +156,14 @@ def read_placement(path: Path, *, seed: int) -> Placement:
         plain = json.loads(path.read_text())
         used = {name: plain["utilization"][cell]["used"] for name, cell in _CELLS.items()}
         found = [(entry, _read_path(entry["path"])) for entry in plain["critical_paths"] if _is_clocked(entry)]
-        clocks = [clock["achieved"] * _cycles(name) for name, clock in plain["fmax"].items()]
+        clocks = [clock["achieved"] * _cycles(name, name) for name, clock in plain["fmax"].items()]
         crossings = [
-            _NS / path.delay_ns * _cycles(entry["from"]) for entry, path in found if entry["from"] != entry["to"]
+            _NS / path.delay_ns * _cycles(entry["from"], entry["to"])
+            for entry, path in found
+            if entry["from"] != entry["to"]
         ]
-        _, slowest = max(found, key=lambda one: one[1].delay_ns / _cycles(one[0]["from"]))
+        crossings += [_NS / delay_ns / 2 for delay_ns in _half_cycles(plain)]
+        _, slowest = max(found, key=lambda one: one[1].delay_ns / _cycles(one[0]["from"], one[0]["to"]))
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ReportError(f"{path} must be a report of nextpnr: {error!r}; see the log beside it") from error
     return Placement(seed=seed, fmax_mhz=min(clocks + crossings), critical=slowest, **used)
@@ -169,10 +173,27 @@ def _is_clocked(entry: Mapping[str, str]) -> bool:
     return entry["from"].startswith("posedge") and entry["to"].startswith("posedge")
 
 
-def _cycles(clock: str) -> float:
-    """Cycles of `sync` that a path has which begins with an edge of this clock; see
-    :class:`~lutterfly.hdl.parts.pumped_multipliers.PumpedMultipliers` for those that end with another's."""
-    return 0.5 if DOUBLE in clock else 1.0
+def _cycles(clock: str, other: str) -> float:
+    """Cycles of `sync` that a path has from an edge of the first clock to one of the other one; see
+    :class:`~lutterfly.hdl.parts.pumped_multipliers.PumpedMultipliers`."""
+    return 0.5 if DOUBLE in clock and DOUBLE in other else 1.0
+
+
+def _half_cycles(plain: Mapping[str, Any]) -> list[float]:
+    """Delays in ns of paths from one clock to the other that have half a cycle of `sync` all the same."""
+    clocks = {end for entry in plain["critical_paths"] for end in (entry["from"], entry["to"]) if DOUBLE in end}
+    if not clocks:
+        return []
+    found = [
+        max(end["delay"])
+        for net in plain["detailed_net_timings"]
+        if net["net"].endswith(HALF_CYCLE) and net["event"] in clocks
+        for end in net["endpoints"]
+        if end["event"] not in clocks
+    ]
+    if not found:
+        raise ValueError(f"no net {HALF_CYCLE}, which tells the faster clock whose turn it is")
+    return found
 
 
 def _read_path(steps: Sequence[Mapping]) -> CriticalPath:

@@ -132,57 +132,86 @@ def test_reads_a_report(tmp_path: Path) -> None:
     assert read_placement(path, seed=7) == Placement(7, 4, 3, 2, 1, 117.5, CriticalPath("a_FF", "b_FF", 3.0, 4.0, 1))
 
 
-#: Of the two clocks, and of paths between them and within each, in ns; and the core's clock in MHz that is possible.
+#: Of the two clocks, and of paths between them and within each, in ns, and of the wires that have half a cycle from one
+#: to the other; and the core's clock in MHz that is possible.
 CROSSINGS = {
     "faster clock": (
         (120.0, 190.0),
-        {"clk double": 8.0, "double clk": 4.0, "clk clk": 8.3, "double double": 5.26},
+        {"clk double": 8.0, "double clk": 8.1, "clk clk": 8.3, "double double": 5.26},
+        (1.5, 2.0),
         95.0,
     ),
     "slower clock": (
         (90.0, 200.0),
-        {"clk double": 8.0, "double clk": 4.0, "clk clk": 11.1, "double double": 5.0},
+        {"clk double": 8.0, "double clk": 8.0, "clk clk": 11.1, "double double": 5.0},
+        (1.5,),
         90.0,
     ),
     "to the faster one": (
         (120.0, 250.0),
-        {"clk double": 12.5, "double clk": 4.0, "clk clk": 8.3, "double double": 4.0},
+        {"clk double": 12.5, "double clk": 9.0, "clk clk": 8.3, "double double": 4.0},
+        (1.5,),
         80.0,
     ),
     "to the slower one": (
         (120.0, 250.0),
-        {"clk double": 8.0, "double clk": 6.25, "clk clk": 8.3, "double double": 4.0},
+        {"clk double": 8.0, "double clk": 12.5, "clk clk": 8.3, "double double": 4.0},
+        (1.5,),
+        80.0,
+    ),
+    "half a cycle": (
+        (120.0, 250.0),
+        {"clk double": 8.0, "double clk": 9.0, "clk clk": 8.3, "double double": 4.0},
+        (1.5, 6.25),
         80.0,
     ),
 }
+CLOCK_NETS = {"clk": "posedge $glbnet$clk$TRELLIS_IO_IN", "double": "posedge $glbnet$double_clk$TRELLIS_IO_IN"}
 
 
-@pytest.mark.parametrize("name", CROSSINGS)
-def test_what_crosses_between_clocks_counts(tmp_path: Path, name: str) -> None:
-    (clk, double), delays, wanted = CROSSINGS[name]
-    nets = {"clk": "posedge $glbnet$clk$TRELLIS_IO_IN", "double": "posedge $glbnet$double_clk$TRELLIS_IO_IN"}
+def crossing_report(clocks: tuple[float, float], delays: dict[str, float], halves: tuple[float, ...]) -> dict:
+    """A report of two clocks; what else it has of single nets is not about half a cycle."""
     paths = []
     for ends, delay in delays.items():
         one, other = ends.split()
         step = {"type": "routing", "delay": delay, "from": {"cell": ends}, "to": {"cell": ends}}
-        paths.append({"from": nets[one], "to": nets[other], "path": [step]})
+        paths.append({"from": CLOCK_NETS[one], "to": CLOCK_NETS[other], "path": [step]})
+
+    def net(name: str, start: str, *ends: tuple[str, float]) -> dict:
+        endpoints = [{"event": CLOCK_NETS[end], "delay": [delay - 0.5, delay]} for end, delay in ends]
+        return {"net": name, "event": CLOCK_NETS[start], "endpoints": endpoints}
+
+    return {
+        "fmax": {net.split()[1]: {"achieved": mhz} for net, mhz in zip(CLOCK_NETS.values(), clocks, strict=True)},
+        "utilization": {cell: {"used": 1} for cell in ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD")},
+        "critical_paths": paths,
+        "detailed_net_timings": [
+            net("dut.products[0]", "double", ("clk", 8.0)),
+            net("dut.changing", "clk", ("clk", 8.0), ("double", 7.5)),
+            net("dut.turn.changing", "double", ("double", 7.9), *(("clk", delay) for delay in halves)),
+        ],
+    }
+
+
+@pytest.mark.parametrize("name", CROSSINGS)
+def test_what_crosses_between_clocks_counts(tmp_path: Path, name: str) -> None:
+    clocks, delays, halves, wanted = CROSSINGS[name]
     path = tmp_path / "report.json"
-    path.write_text(
-        json.dumps(
-            {
-                "fmax": {
-                    net.split()[1]: {"achieved": mhz} for net, mhz in zip(nets.values(), (clk, double), strict=True)
-                },
-                "utilization": {cell: {"used": 1} for cell in ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD")},
-                "critical_paths": paths,
-            }
-        )
-    )
+    path.write_text(json.dumps(crossing_report(clocks, delays, halves)))
     found = read_placement(path, seed=1)
     assert found.fmax_mhz == wanted
-    # A path within the faster clock, or to the slower one, has half a cycle.
-    slowest = max(delays, key=lambda ends: delays[ends] * (2 if ends.startswith("double") else 1))
+    # A path within the faster clock has half a cycle.
+    slowest = max(delays, key=lambda ends: delays[ends] * (2 if ends == "double double" else 1))
     assert found.critical.start == slowest
+
+
+def test_two_clocks_without_what_has_half_a_cycle_are_no_report(tmp_path: Path) -> None:
+    """Nothing else says how fast that is."""
+    clocks, delays, _, _ = CROSSINGS["half a cycle"]
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(crossing_report(clocks, delays, ())))
+    with pytest.raises(ReportError, match="no net changing, which tells the faster clock whose turn it is"):
+        read_placement(path, seed=1)
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"utilization": {}}'])

@@ -164,14 +164,15 @@ class Windows(wiring.Component):
             Signal(Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
         )
         walk, window_ends, first, first_window = Signal(), Signal(), Signal(reset_less=True), Signal(reset_less=True)
+        rests = Signal(init=1)
         m.d.comb += [
             window_ends.eq(walk & position.last),
             loops.command.eq(command),
             loops.first.eq(intake.offered),
             loops.first_word.eq(intake.offered.weight),
             loops.load.eq(take),
-            loops.step.eq(walk & position.takes_weight),
-            loops.advance.eq(window_ends),
+            loops.step.eq(~rests & position.takes_weight),
+            loops.advance.eq(~rests & position.last),
         ]
         with m.If(walk):
             m.d.sync += first.eq(0)
@@ -184,8 +185,9 @@ class Windows(wiring.Component):
         with m.If(window_ends):
             m.d.sync += first_window.eq(0)
         goes_on = (active | take) & ~(window_ends & loops.last)
-        # It is `active` and `room`, from a register of its own: it moves the walk.
-        m.d.sync += [active.eq(goes_on), walk.eq(goes_on & lookahead.next_room)]
+        # `active` and `room`, from a register of its own: it moves the walk; and the complement, which moves the loops.
+        walks = goes_on & lookahead.next_room
+        m.d.sync += [active.eq(goes_on), walk.eq(walks), rests.eq(~walks)]
         with m.If(take):
             m.d.sync += [
                 first.eq(1),

@@ -32,7 +32,7 @@ class Tokens(wiring.Component):
     enough : Out(1)
         ``needed`` tokens are there. While ``take`` is low it can only become true.
     left : Out(1)
-        There are tokens that nobody has taken.
+        There are tokens that nobody has taken; or there were before the last cycle's ``take``. Registered.
     """
 
     def __init__(self, name: str):
@@ -51,7 +51,8 @@ class Tokens(wiring.Component):
         m = Module()
         count = Signal(_WAIT_BITS)
         m.d.sync += count.eq(count + self.granted - Mux(self.take, self.needed, 0))
-        m.d.comb += [self.enough.eq(count >= self.needed), self.left.eq(count != 0)]
+        m.d.sync += self.left.eq((count != 0) | (self.granted != 0))
+        m.d.comb += self.enough.eq(count >= self.needed)
         checks = Assertions(m, platform)
         checks.never(self.take & (count < self.needed), f"{self.name}: a command takes tokens that are not there")
         checks.never(count + self.granted >= 1 << _WAIT_BITS, f"{self.name}: more tokens than are counted")

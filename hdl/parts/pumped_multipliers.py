@@ -9,10 +9,12 @@ from amaranth.lib.wiring import In, Out
 
 from .device import MULTIPLIER_LATENCY
 
-__all__ = ["DOUBLE", "MultiplierBank", "PumpedMultipliers", "Turn"]
+__all__ = ["DOUBLE", "HALF_CYCLE", "MultiplierBank", "PumpedMultipliers", "Turn"]
 
 #: The domain of a clock twice as fast as that of `sync`, of which every other rising edge is one of `sync`.
 DOUBLE = "double"
+#: The signal of `double` that registers of `sync` see while it changes with every edge: it has half a cycle of `sync`.
+HALF_CYCLE = "changing"
 
 
 class MultiplierBank(wiring.Signature):
@@ -54,7 +56,7 @@ class Turn(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         # What `sync` sees of a bit that changes with each edge of `double` is always the same.
-        changing, seen = Signal(reset_less=True), Signal(reset_less=True)
+        changing, seen = Signal(name=HALF_CYCLE, reset_less=True), Signal(reset_less=True)
         m.d[DOUBLE] += changing.eq(~changing)
         m.d.sync += seen.eq(changing)
         m.d[DOUBLE] += self.is_second.eq(changing == seen)
@@ -101,9 +103,14 @@ class PumpedMultipliers(wiring.Component):
             # The first column's waits for the second one's.
             waiting = Signal.like(product, name=f"waiting_{lane}", reset_less=True)
             m.d[DOUBLE] += waiting.eq(product)
-            for bank, value in ((self.bank_0, waiting), (self.bank_1, product)):
+            # An enable for each column, whose products may be far from the other's.
+            is_end = turn
+            for place, (bank, value) in enumerate(((self.bank_0, waiting), (self.bank_1, product))):
+                before, is_end = is_end, Signal(name=f"is_end_{lane}_{place}", reset_less=True)
+                m.d[DOUBLE] += is_end.eq(~before if place else before)
                 found = Signal.like(bank.products[lane], name=f"found_{lane}", reset_less=True)
-                m.d.sync += found.eq(value)
+                with m.If(is_end):
+                    m.d[DOUBLE] += found.eq(value)
                 m.d.comb += bank.products[lane].eq(found)
         m.d.comb += self.next_is_second.eq(turn)
         return m

@@ -86,6 +86,8 @@ class GroupWalk(wiring.Component):
         command, take = Signal(_COMMAND, reset_less=True), Signal()
         next_command = next_context.output.payload
         number, walk, last = Signal(self.layout["number"].shape), Signal(), Signal()
+        # The complement moves the loops: a register of its own, since both move so much.
+        rests = Signal(init=1)
         is_last = self._elaborate_last(m, next_command, number, take=take, walk=walk, last=last)
         m.d.comb += [
             last.eq(Mux(loops.last_tile, is_last["last_lanes"], is_last["lanes"])),
@@ -93,15 +95,15 @@ class GroupWalk(wiring.Component):
             loops.first.eq(next_command),
             loops.first_word.eq(next_command.parameter),
             loops.load.eq(take),
-            loops.step.eq(walk & ~command.parameter_shared),
-            loops.advance.eq(walk & last),
+            loops.step.eq(~rests & ~command.parameter_shared),
+            loops.advance.eq(~rests & last),
         ]
         self._elaborate_further(m, command, next_command)
         with m.If(take):
             m.d.sync += command.eq(next_command)
         with m.If(walk):
             m.d.sync += number.eq(Mux(last, 0, number + 1))
-        self._elaborate_turns(m, take=take, walk=walk, ends=walk & last & loops.last)
+        self._elaborate_turns(m, take=take, walk=walk, rests=rests, ends=walk & last & loops.last)
 
         whole: Value = Const(0)
         if self.has_whole:
@@ -126,18 +128,20 @@ class GroupWalk(wiring.Component):
         self._elaborate_push(m, command, walk, found, bits)
         return m
 
-    def _elaborate_turns(self, m: Module, *, take: Signal, walk: Signal, ends: Value) -> None:
+    def _elaborate_turns(self, m: Module, *, take: Signal, walk: Signal, rests: Signal, ends: Value) -> None:
         """Whether a context is taken in the next cycle, and whether a group of the one taken is walked then."""
         contexts, next_context, lookahead = m.submodules.contexts, m.submodules.next_context, m.submodules.lookahead
         active = Signal()
         m.d.comb += next_context.output.ready.eq(~active)
         comes = Mux(next_context.output.valid, active, contexts.output.valid)
         goes_on = (active | take) & ~ends
+        walks = goes_on & lookahead.next_room
         m.d.sync += [
             active.eq(goes_on),
             # Where the walk of the one before is over. Both are registers, since they move so much.
             take.eq(comes & ~goes_on),
-            walk.eq(goes_on & lookahead.next_room),
+            walk.eq(walks),
+            rests.eq(~walks),
         ]
 
     def _elaborate_further(self, m: Module, command: data.View, next_command: data.View) -> None:

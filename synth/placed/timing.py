@@ -105,7 +105,8 @@ class Timing:
             clock = next((net for port in CLOCKS if (net := net_of(cell, port)) is not None), None)
             if clock is not None:
                 self.clocks.add(clock)
-                self._clocked[name] = clock in doubled
+                # One with an enable changes with edges of the slower clock only (`hdl/parts/pumped_multipliers.py`).
+                self._clocked[name] = clock in doubled and net_of(cell, "CE") is None
             for source, arc in _arcs(name, cell):
                 self._after[source].append(arc)
         self._starts, self._order = self._in_order()
@@ -143,7 +144,8 @@ class Timing:
             self._left[net] = self.left_from(net, self.places[self.drivers[net][0]])
 
     def cycles(self, name: str) -> float:
-        """What a nanosecond of a path counts that starts at this register: twice with the faster clock."""
+        """What a nanosecond of a path counts that starts at this register: twice if it changes with each edge of the
+        faster clock."""
         return 2.0 if self._clocked.get(name) else 1.0
 
     def wire_to(self, net: int, cell: str, port: str, place: Place | None) -> float:

@@ -77,7 +77,7 @@ class NoRam(Elaboratable):
         return Module()
 
 
-_WALK = "walk.eq(goes_on & lookahead.next_room)"
+_WALK = "walks = goes_on & lookahead.next_room"
 _FULL = "RESULT_WINDOWS, depth"
 
 
@@ -544,9 +544,7 @@ def _changes(name: str) -> dict:
     if name in _GATE:
         return {"foresight": broken(foresight, *_GATE[name])}
     return {
-        "walker": {
-            "results": abstract(walk=(_WALK, "walk.eq(goes_on & lookahead.next_room & ~lookahead.input.valid)"))
-        },
+        "walker": {"results": abstract(walk=(_WALK, f"{_WALK} & ~lookahead.input.valid"))},
         # A whole group is a result.
         "whole": {"results": abstract(walk=("return whole | number[", "return number["))},
         "places": {"results": abstract(fifo=(_FULL, "RESULT_WINDOWS, 8"))},

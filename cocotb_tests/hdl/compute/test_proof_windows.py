@@ -33,7 +33,7 @@ pytestmark = needs_yosys
 DEPTH = 3
 #: Steps in the lookahead, in its output, and in the walker's two registers; and the one that is walked.
 LENGTH = LOOKAHEAD + 4
-_WALK = "walk.eq(goes_on & lookahead.next_room)"
+_WALK = "walks = goes_on & lookahead.next_room"
 
 
 class Row:
@@ -291,7 +291,7 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
         *(
             pytest.param(*change, marks=pytest.mark.regress)
             for change in [
-                (windows, _WALK, "walk.eq(goes_on & lookahead.next_room & ~lookahead.input.valid)"),
+                (windows, _WALK, f"{_WALK} & ~lookahead.input.valid"),
                 (
                     foresight,
                     "Cat(Const((1 << lane_bits) - 1, lane_bits), begins)",

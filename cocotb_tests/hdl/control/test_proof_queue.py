@@ -189,13 +189,20 @@ class QueueProof(Proof):
         """What begins is legal, is the program's next command, has its tokens, and comes in its turn."""
         unit, header, at = self.unit, found.header, found.fsm.ongoing
         count, flight, dispatch = self.tokens.count, found.parts.flight, self.dispatch
-        given, taken = Signal.like(count), Signal.like(count)
-        m.d.sync += [given.eq(given + unit.granted), taken.eq(taken + Mux(unit.began, header.wait, 0))]
+        given, taken, took = Signal.like(count), Signal.like(count), Signal()
+        m.d.sync += [
+            took.eq(unit.began),
+            given.eq(given + unit.granted),
+            taken.eq(taken + Mux(unit.began, header.wait, 0)),
+        ]
         m.d.comb += [
             Assert(count == (given - taken)[: len(count)]),
             Assert(~unit.began | (count >= header.wait)),
             Assert(~unit.began | flight.begun.ready),
-            Assert(unit.tokens_left == (count != 0)),
+            # It is looked at a cycle after the queue is done.
+            Assert(took | (unit.tokens_left == (count != 0))),
+            Assert(unit.tokens_left | (count == 0)),
+            Assert(~unit.done | ~unit.began),
         ]
         # COMPUTE obeys `after` in its unit.
         turn = Const(1)

@@ -46,7 +46,7 @@ class TwoPairs(wiring.Component):
 @pytest.mark.parametrize("is_early", [False, True])
 @pytest.mark.parametrize("name", WIDTHS)
 def test_multiply_as_blocks_do(simulate, name: str, is_early: bool, starts: str) -> None:
-    """Also if the clock `double` has begun an edge earlier than `sync`."""
+    """For a whole cycle, also if the clock `double` has begun an edge earlier than `sync`."""
     banks = tuple(
         MultiplierBank(LANES, a_width=a, b_width=b, is_early=is_early and not place)
         for place, (a, b) in enumerate(WIDTHS[name])
@@ -88,6 +88,7 @@ async def products(dut) -> None:
         # Those of the faster one have taken anything in the middle of a cycle.
         noise = {port: tuple(map(drawn, limits[port[1]])) for port in ports}
         await rest(dut, *([lambda values=noise: give(dut, widths, 0, values)] if os.environ["EARLY"] else []))
+        assert {port: read(dut, widths, *port) for port in ports} == found[-1]
     for factors, products_ in zip(given, found[MULTIPLIER_LATENCY:], strict=True):
         assert products_ == {port: a * b for port, (a, b) in zip(ports, factors, strict=True)}
 
