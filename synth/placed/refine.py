@@ -50,9 +50,17 @@ def refine(timing: Timing, *, mhz: float) -> int:
     """
     slices, limit_ns = Slices(timing.cells), 1000 / mhz
     paths, moved, at_once = timing.paths(limit_ns), 0, _AT_ONCE
-    # What has no better place, which is not asked again.
+    # What has no better place, and how many moves it is known from: where others have moved since, it is asked again.
     settled: set[str] = set()
-    while moved < _MOST_MOVES and (moves := _moves(timing, slices, paths, settled, limit_ns, at_once)):
+    known = 0
+    while moved < _MOST_MOVES:
+        moves = _moves(timing, slices, paths, settled, limit_ns, at_once)
+        if not moves:
+            if moved == known:
+                break
+            known = moved
+            settled.clear()
+            continue
         later = timing.paths(limit_ns)
         if later and later[0].delay_ns > paths[0].delay_ns:
             _carry_out([move.back for move in reversed(moves)], timing, slices)

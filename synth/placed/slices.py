@@ -99,10 +99,7 @@ class Slices:
                 self.tiles[site.place][site.slice, site.position] = name
 
     def free(self, place: Place, mover: Mover) -> dict[str, Site] | None:
-        """Sites of a tile that what moves may have; None if there are none.
-
-        Registers of a slice share their enable, so that one gets a slice without others.
-        """
+        """Sites of a tile that what moves may have; None if there are none."""
         tile = self.tiles[place]
         here = [self.cells[name] for name in tile.values()]
         if any(cell["type"] not in (REGISTER, _TABLE) or _is_memory(cell) for cell in here):
@@ -112,18 +109,27 @@ class Slices:
             if any(cell["type"] == REGISTER and _shared(cell) != shared for cell in here):
                 return None
         for letter, number in itertools.product("ABCD", "01"):
-            tables = [self.cells[tile[letter, site]] for site in ("K0", "K1") if (letter, site) in tile]
-            has_registers = (letter, "FF0") in tile or (letter, "FF1") in tile
+            tables, registers = (
+                {site: self.cells[tile[letter, site]] for site in sites if (letter, site) in tile}
+                for sites in (("K0", "K1"), ("FF0", "FF1"))
+            )
             if mover.upper is not None:
                 # Its select is an input that registers would have, too.
-                if has_registers or tables:
+                if registers or tables:
                     continue
                 return {mover.table: Site(place, letter, "K0"), mover.upper: Site(place, letter, "K1")}
-            if (mover.register is not None and has_registers) or any(_is_joined(table) for table in tables):
+            if mover.register is not None:
+                enable = _enable(self.cells[mover.register])
+                if f"FF{number}" in registers or any(_enable(cell) != enable for cell in registers.values()):
+                    continue
+            if mover.table is not None:
+                if f"K{number}" in tables or any(_is_joined(table) for table in tables.values()):
+                    continue
+            elif (beside := tables.get(f"K{number}")) and net_of(beside, "M") is not None:
+                # A register without a table has the input that a wider one selects with.
                 continue
-            if mover.table is None or (letter, f"K{number}") not in tile:
-                named = ((mover.register, "FF"), (mover.table, "K"))
-                return {name: Site(place, letter, kind + number) for name, kind in named if name is not None}
+            named = ((mover.register, "FF"), (mover.table, "K"))
+            return {name: Site(place, letter, kind + number) for name, kind in named if name is not None}
         return None
 
     def site(self, name: str) -> Site:
@@ -148,6 +154,12 @@ def _site_of(cell: Cell) -> Site | None:
 
 def _is_memory(cell: Cell) -> bool:
     return cell.get("parameters", {}).get("MODE", "LOGIC") not in ("LOGIC", "CCU2") and cell["type"] == _TABLE
+
+
+def _enable(register: Cell) -> tuple[Any, ...]:
+    """What both registers of a slice share, for nextpnr."""
+    parameters = register.get("parameters", {})
+    return net_of(register, "CE"), *(parameters.get(name) for name in ("CEMUX", "GSR"))
 
 
 def _shared(register: Cell) -> tuple[Any, ...]:

@@ -11,9 +11,9 @@ from lutterfly.synth.placed.timing import Timing
 HERE = (5, 5)
 
 
-def free(sketch: Sketch, *, needs_table: bool = False) -> str | None:
-    """The slice at ``HERE`` for a register of the clock without a reset."""
-    sketch.register("mover", "X1/Y1/SLICEA.FF0", "in")
+def free(sketch: Sketch, *, needs_table: bool = False, **more: str) -> str | None:
+    """The slice at ``HERE`` for a register of the clock without a reset; ``more`` is its enable."""
+    sketch.register("mover", "X1/Y1/SLICEA.FF0", "in", **more)
     found = Slices(sketch.cells).free(HERE, Mover("mover", "table" if needs_table else None))
     if found is None:
         return None
@@ -24,10 +24,13 @@ def free(sketch: Sketch, *, needs_table: bool = False) -> str | None:
     return letter + position
 
 
-def test_the_first_slice_without_a_register() -> None:
+def test_the_first_slice_with_room() -> None:
     sketch = Sketch()
     sketch.register("a", "X5/Y5/SLICEA.FF0", "in")
-    sketch.register("b", "X5/Y5/SLICEB.FF1", "in")
+    assert free(sketch) == "A1"
+    assert free(sketch, needs_table=True) == "A1"
+    sketch.register("a1", "X5/Y5/SLICEA.FF1", "in")
+    sketch.register("b", "X5/Y5/SLICEB.FF1", "in", CE="enable")
     sketch.table("t", "X5/Y5/SLICEC.K0", "a")
     assert free(sketch) == "C0"
     assert free(sketch, needs_table=True) == "C1"
@@ -36,6 +39,16 @@ def test_the_first_slice_without_a_register() -> None:
     assert free(sketch, needs_table=True) == "D0"
     sketch.table("v", "X5/Y5/SLICED.K0", "a")
     assert free(sketch, needs_table=True) is None
+
+
+def test_registers_of_a_slice_share_their_enable() -> None:
+    sketch = Sketch()
+    sketch.register("a", "X5/Y5/SLICEA.FF1", "in", CE="enable")
+    assert free(sketch) == "B0"
+    assert free(sketch, CE="other") == "B0"
+    assert free(sketch, CE="enable") == "A0"
+    sketch.cells["a"]["parameters"]["CEMUX"] = "INV"
+    assert free(sketch, CE="enable") == "B0"
 
 
 def test_a_table_for_itself_goes_to_any_free_table() -> None:
@@ -63,11 +76,15 @@ def test_registers_of_a_tile_share_clock_and_reset(more: dict[str, str]) -> None
 def test_a_table_that_is_part_of_a_wider_one_needs_its_slice(port: str) -> None:
     sketch = Sketch()
     for letter in "ACD":
-        sketch.register(letter, f"X5/Y5/SLICE{letter}.FF0", "in")
+        sketch.register(letter, f"X5/Y5/SLICE{letter}.FF0", "in", CE="enable")
     sketch.table("t", "X5/Y5/SLICEB.K1", "a")
-    assert free(sketch) == "B0"
+    assert free(sketch, needs_table=True) == "B0"
     sketch.table("t", "X5/Y5/SLICEB.K1", "a", **{port: "b"})
-    assert free(sketch) is None
+    assert free(sketch, needs_table=True) is None
+    # A register without a table has an input of its own in each half.
+    assert free(sketch) == "B0"
+    sketch.register("b", "X5/Y5/SLICEB.FF0", "in")
+    assert free(sketch) == (None if port == "M" else "B1")
 
 
 def test_a_table_of_five_inputs_needs_a_whole_slice() -> None:
