@@ -269,6 +269,9 @@ def test_command_measures_the_configuration_of_the_device(
         find_config("tiny", 2).hash,
     ]
     assert {options["device"] for _, options in asked} == {device}
+    assert main.main(["synth", "--device", device, "--seed", "7", "--seeds", "2"]) == 0
+    capsys.readouterr()
+    assert [tuple(options["seeds"]) for _, options in asked] == [(1, 2, 3), (1, 2, 3), (7, 8)]
     assert main.main(["synth", "--device", "ice40"]) == 2
     assert capsys.readouterr().err == "lutterfly: device must be one of ecp5-85k, ecp5-45k, ecp5-25k, not ice40\n"
 

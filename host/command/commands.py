@@ -6,6 +6,7 @@ Whatever takes long to import is imported by the command that needs it.
 # ruff: noqa: PLC0415
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ...golden.config import Config
@@ -109,7 +110,7 @@ def synth(
     device: str,
     speed: int,
     mhz: float | None,
-    seeds: int,
+    seeds: Sequence[int],
     config: str | None,
     cores: int | None,
     progress: Progress,
@@ -140,7 +141,7 @@ def synth(
                     device=device,
                     speed=speed,
                     mhz=mhz,
-                    seeds=tuple(range(1, seeds + 1)),
+                    seeds=seeds,
                     progress=progress,
                 )
     except (tools.FlowError, ReportError) as error:

@@ -86,6 +86,7 @@ def synth(
         float | None,
         typer.Option(metavar="MHZ", help="The clock to reach. By default the device's.", show_default=False),
     ] = None,
+    seed: Annotated[int, typer.Option(help="Of the first run of place and route.", min=1)] = 1,
     seeds: Annotated[int, typer.Option(help="Runs of place and route; the clock is their median.", min=1)] = 3,
     config: OtherConfig = None,
     cores: Cores = None,
@@ -94,7 +95,7 @@ def synth(
     """Measure area and clock with yosys and nextpnr; fails if they miss the device's budget."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = measure(device, speed, mhz, seeds, config, cores, progress)
+            answered = measure(device, speed, mhz, range(seed, seed + seeds), config, cores, progress)
         finish(answered, as_json)
 
 
