@@ -70,8 +70,9 @@ class PumpedMultipliers(wiring.Component):
     registers, those of the second with the next one of ``double``. Both products come when they would otherwise. If the
     first column's are early, one of both columns' is chosen half a cycle before, in front of a register of its own, so
     that each wire has half a cycle for itself.
-    What goes from ``sync`` to ``double`` is used with an edge of ``sync`` at the earliest, so that it has a cycle; what
-    comes back has half of one.
+    What goes from ``sync`` to ``double`` is used with an edge of ``sync`` at the earliest, and products come in
+    registers of ``double`` that have an enable, and change with edges of ``sync`` only: both ways have a cycle.
+    What has half of one is within ``double``, which place and route knows as one clock, but for :data:`HALF_CYCLE`.
 
     Parameters
     ----------
