@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from .timing import WITHIN, Cell, Place, Timing, net_of
@@ -113,24 +114,25 @@ class Slices:
                 {site: self.cells[tile[letter, site]] for site in sites if (letter, site) in tile}
                 for sites in (("K0", "K1"), ("FF0", "FF1"))
             )
-            if mover.upper is not None:
-                # Its select is an input that registers would have, too.
-                if registers or tables:
-                    continue
-                return {mover.table: Site(place, letter, "K0"), mover.upper: Site(place, letter, "K1")}
-            if mover.register is not None:
-                enable = _enable(self.cells[mover.register])
-                if f"FF{number}" in registers or any(_enable(cell) != enable for cell in registers.values()):
-                    continue
-            if mover.table is not None:
-                if f"K{number}" in tables or any(_is_joined(table) for table in tables.values()):
-                    continue
-            elif (beside := tables.get(f"K{number}")) and net_of(beside, "M") is not None:
-                # A register without a table has the input that a wider one selects with.
-                continue
-            named = ((mover.register, "FF"), (mover.table, "K"))
-            return {name: Site(place, letter, kind + number) for name, kind in named if name is not None}
+            if self._has_room(mover, number, tables, registers):
+                named = ((mover.register, f"FF{number}"), (mover.table, f"K{number}"), (mover.upper, "K1"))
+                return {name: Site(place, letter, position) for name, position in named if name is not None}
         return None
+
+    def _has_room(self, mover: Mover, number: str, tables: Mapping[str, Cell], registers: Mapping[str, Cell]) -> bool:
+        """Whether a half of a slice, which has these tables and registers, takes what moves."""
+        if mover.upper is not None:
+            # Both halves, and its select is an input that registers would have, too.
+            return not (registers or tables)
+        if mover.register is not None:
+            enable = _enable(self.cells[mover.register])
+            if f"FF{number}" in registers or any(_enable(cell) != enable for cell in registers.values()):
+                return False
+        if mover.table is not None:
+            return f"K{number}" not in tables and not any(_is_joined(table) for table in tables.values())
+        # A register without a table has the input that a wider table selects with.
+        beside = tables.get(f"K{number}")
+        return beside is None or net_of(beside, "M") is None
 
     def site(self, name: str) -> Site:
         """Where a register or a table stands."""

@@ -47,6 +47,13 @@ def far_off() -> Sketch:
     return sketch
 
 
+def reach_of_far_off() -> float:
+    """The clock in MHz that is within reach of it, refined for 404."""
+    refined = far_off()
+    refine(Timing(refined.module), mhz=404)
+    return place.REACH * 1000 / Timing(refined.module).paths(0.0)[0].delay_ns
+
+
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str], dict]]:
     """What nextpnr is told, which is not run: options, and the netlist, in which the floorplan leaves its seed."""
@@ -102,9 +109,7 @@ def test_two_clocks_are_placed_refined_and_routed(told: list[tuple[list[str], di
     # What is routed is refined, and for clocks within its reach.
     cells = placed["modules"]["top"]["cells"]
     assert cells["b"]["attributes"]["NEXTPNR_BEL"] == "X35/Y10/SLICEA.FF0"
-    refined = far_off()
-    refine(Timing(refined.module), mhz=404)
-    reach = place.REACH * 1000 / Timing(refined.module).paths(0.0)[0].delay_ns
+    reach = reach_of_far_off()
     assert reach < 404
     assert float(value(routing, "--freq")) == pytest.approx(reach)
     clocks = re.findall(r'FREQUENCY NET "(\w+)" ([\d.]+) MHZ;\n', (tmp_path / "clocks-5.lpf").read_text())
@@ -153,9 +158,7 @@ def test_no_more_is_asked_of_the_router_than_is_within_reach(
     monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
 ) -> None:
     """400 MHz are not: a run that is just below what it was told to aim at is the last."""
-    refined = far_off()
-    refine(Timing(refined.module), mhz=404)
-    reach = place.REACH * 1000 / Timing(refined.module).paths(0.0)[0].delay_ns
+    reach = reach_of_far_off()
     found = iter((0.98 * reach, 0.995 * reach))
     monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed, next(found)))
     place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(400), 1, platform=TWO_CLOCKS)
@@ -176,34 +179,43 @@ def test_multipliers_of_two_clocks_in_a_group_are_an_error(
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 1)
 
 
-def test_a_router_that_does_not_end_rips_nothing_up(
-    monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
-) -> None:
-    """Where it is placed stays the same; with one clock there is no second run."""
-    run, limits = place.run_tool, []
+def never_end(monkeypatch: pytest.MonkeyPatch, *, from_run: int) -> list[float]:
+    """From this run of nextpnr on, counted from 1, the router does not end while it rips up; the limits of all runs."""
+    run, limits = place.run_tool, list[float]()
 
     def endless(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
         run(tool, options, folder=folder, log=log, time_limit_s=time_limit_s)
         limits.append(time_limit_s)
-        if "--tmg-ripup" in options and len(told) >= endless_from[-1]:
+        if "--tmg-ripup" in options and len(limits) >= from_run:
             raise tools.TooLongError("nextpnr must end")
 
-    endless_from = [1]
     monkeypatch.setattr(place, "run_tool", endless)
+    return limits
+
+
+def test_a_router_that_does_not_end_rips_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
+) -> None:
+    """Where it is placed stays the same; with one clock there is no second run."""
+    limits = never_end(monkeypatch, from_run=1)
     place.place_design(tmp_path, DEVICES["ecp5-85k"], 2, platform=TWO_CLOCKS)
     (_, _), (first, placed), (second, same) = told
     assert second == [option for option in first if option != "--tmg-ripup"]
     assert placed == same
     assert limits == [tools.TIME_LIMIT_S, 3600, tools.TIME_LIMIT_S]
-    # That is the last run, however slow it is; and one before it that ended may have been faster.
-    told.clear()
-    found = iter((30.0, 20.0))
-    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed, next(found)))
-    endless_from.append(3)
-    routed = place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(40), 2, platform=TWO_CLOCKS)
-    assert (routed.report, len(told)) == ("report-2.json", 4)
     with pytest.raises(tools.TooLongError):
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 2)
+
+
+def test_a_run_that_ended_may_be_faster_than_one_that_rips_nothing_up(
+    monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
+) -> None:
+    """Which is the last run, however slow it is."""
+    never_end(monkeypatch, from_run=3)
+    found = iter((30.0, 20.0))
+    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed, next(found)))
+    routed = place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(40), 2, platform=TWO_CLOCKS)
+    assert (routed.report, len(told)) == ("report-2.json", 4)
 
 
 @needs_tools
