@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis.strategies import integers
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lutterfly.golden.numerics.convolution import convolve, patches
+from lutterfly.golden.numerics.convolution import convolve, matrix_product, patches
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
@@ -165,3 +167,20 @@ CODES, WEIGHTS, BIAS = np.zeros((2, 2, 3), np.int8), np.zeros((1, 1, 1, 3), np.i
 def test_refusals(changed: dict[str, object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         convolve(**{"codes": CODES, "weights": WEIGHTS, "bias": BIAS, "zero_point": 0} | changed)
+
+
+@given(integers(1, 9), integers(1, 9), integers(1, 9), integers(0, 2**32 - 1))
+def test_products_are_those_of_integers(rows: int, terms: int, columns: int, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    left, right = random.integers(-128, 128, (rows, terms)), random.integers(-128, 128, (terms, columns))
+    for kind in (np.float32, np.float64):
+        product = matrix_product(left.astype(kind), right.astype(kind))
+        assert product.dtype == kind
+        np.testing.assert_array_equal(product, left @ right)
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_a_sum_that_is_no_number_is_refused(value: float) -> None:
+    # Infinity times zero raises the flag that is ignored: what refuses it is the look at the sums.
+    with pytest.raises(FloatingPointError, match="not finite"):
+        matrix_product(np.array([[value, 1.0]]), np.array([[0.0], [1.0]]))

@@ -94,8 +94,37 @@ def _by_matrices(found: Codes, kernels: Codes, groups: int) -> Codes:
     height, width, rows, columns, _ = found.shape
     taken = found.reshape(height * width, rows * columns, groups, -1).transpose(2, 0, 1, 3)
     matrices = taken.reshape(groups, height * width, -1)
-    total = matrices @ kernels.reshape(groups, len(kernels) // groups, -1).transpose(0, 2, 1)
+    by_group = kernels.reshape(groups, len(kernels) // groups, -1).transpose(0, 2, 1)
+    total = matrix_product(matrices, by_group)
     return total.transpose(1, 0, 2).reshape(height, width, -1)
+
+
+def matrix_product(left: Codes, right: Codes) -> Codes:
+    """Multiply matrices whose sums the type holds exactly.
+
+    Parameters
+    ----------
+    left : float[..., rows, terms]
+        Integers.
+    right : float[..., terms, columns]
+        Integers.
+
+    Returns
+    -------
+    float[..., rows, columns]
+
+    Raises
+    ------
+    FloatingPointError
+        If a sum is not a finite number: no integers lead to it.
+    """
+    # BLAS computes on lanes of a vector that belong to no element, whatever they hold: the flag of an invalid operation
+    # says nothing about the sums, and warned of right ones (numpy issue 24067 is a case). So the sums are looked at.
+    with np.errstate(invalid="ignore"):
+        product = left @ right
+    if not np.isfinite(product).all():
+        raise FloatingPointError("a matrix product of integers is not finite: report this with the versions of numpy")
+    return product
 
 
 def _apart(found: Codes, kernels: Codes, groups: int) -> Codes:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...config import Config
+from ...numerics.convolution import matrix_product
 from ..issue import Issue
 from ..specification import Command, EngineSpecification, Int8, Int32, Int64, TileWindows, any_steps, require_words
 from . import MAC
@@ -73,7 +74,7 @@ def products(words: npt.NDArray[np.signedinteger[Any]], weights: npt.NDArray[np.
     matrix = weights.transpose(0, 2, 1).reshape(steps * lanes, columns).astype(np.float64)
     # Exact: 4095 steps of 64 lanes, of 9 bits by 10, add up to less than 2**36, and float64 is exact below 2**53. BLAS
     # makes it fast.
-    return (rows @ matrix).astype(np.int64).reshape(*words.shape[:-2], columns)
+    return matrix_product(rows, matrix).astype(np.int64).reshape(*words.shape[:-2], columns)
 
 
 def _totals(windows: TileWindows) -> Int32:
