@@ -20,6 +20,7 @@ from .device import DEVICES, Device
 from .fit import check_fit
 from .harness import Harness, constraints
 from .mapped.absorb import absorb_registers
+from .mapped.align import align_factors
 from .mapped.fold import fold_terms
 from .placed.place import place_design
 from .pumped import is_pumped
@@ -151,7 +152,7 @@ def map_design(
 def map_cells(
     design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
 ) -> dict[str, Any]:
-    """The netlist of the device's cells, with registers absorbed, as ``write_json`` of Yosys writes it.
+    """The netlist of the device's cells, after the passes of ``mapped``, as ``write_json`` of Yosys writes it.
 
     Raises
     ------
@@ -170,6 +171,7 @@ def map_cells(
         _run_yosys(_MAP_LUTS.format(more=_WITHOUT_NAMES), folder, "yosys-luts.log")
     mapped = json.loads((folder / "top.json").read_text())
     absorb_registers(mapped)
+    align_factors(mapped)
     if platform.is_pumped:
         # A device with too few multipliers is nearly full, of wires too.
         fold_terms(mapped)

@@ -35,7 +35,7 @@ def netlist_verilog(netlist: Mapping[str, Any], *, top: str = "top", name: str =
     ----------
     netlist : mapping
         As ``write_json`` of Yosys writes it after ``synth_ecp5``, flat; also after
-        :func:`~lutterfly.synth.mapped.absorb.absorb_registers`.
+        the passes of :mod:`lutterfly.synth.mapped`.
     top : str
         The module.
     name : str

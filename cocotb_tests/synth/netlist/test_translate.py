@@ -13,7 +13,7 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pytest
-from amaranth.hdl import Module, Shape, Signal
+from amaranth.hdl import Module, Shape, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
@@ -69,6 +69,20 @@ class Product(wiring.Component):
         return m
 
 
+class ExtendedProduct(wiring.Component):
+    """A signed product that is added to more bits than it has."""
+
+    def __init__(self):
+        super().__init__({"a": In(signed(8)), "b": In(signed(10)), "total": Out(24)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        a, b = (Signal.like(value, reset_less=True) for value in (self.a, self.b))
+        product = Signal(signed(24), reset_less=True)
+        m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b), self.total.eq(self.total + product)]
+        return m
+
+
 WORDS = [(number * number * 40503) & 0x3FFFF for number in range(1024)]
 COMPONENTS = {
     "bytes": (lambda: Ram(width=32, depth=1024, granularity=8), {"DP16KD": 2}, "OUTREG"),
@@ -77,6 +91,8 @@ COMPONENTS = {
     "wide": (lambda: Ram(width=36, depth=512), {"DP16KD": 1}, "NOREG"),
     "rom": (lambda: Rom(width=18, words=WORDS, is_block=True), {"DP16KD": 1}, "NOREG"),
     "signed": (lambda: Multiplier(a_width=9, b_width=18), {"MULT18X18D": 1}, "CLK0"),
+    "signed bytes": (lambda: Multiplier(a_width=8, b_width=8), {"MULT18X18D": 1}, "CLK0"),
+    "extended": (ExtendedProduct, {"MULT18X18D": 1}, "CLK0"),
     "unsigned": (lambda: Multiplier(a_width=18, b_width=18, is_signed=False), {"MULT18X18D": 1}, "CLK0"),
     "short": (lambda: Product(has_reset=False), {"MULT18X18D": 1}, "CLK0"),
     "reset": (lambda: Product(has_reset=True), {"MULT18X18D": 1, "TRELLIS_FF": 32}, None),
