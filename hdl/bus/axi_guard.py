@@ -142,10 +142,13 @@ class AxiGuard(wiring.Component):
             m.d.sync += stale_epochs.eq(0)
         return epoch, exhausted
 
-    def _request(self, channel: str, request, identifier) -> list:
-        """Assignments that put ``request`` on the address channel ``channel``."""
+    def _address(self, request) -> Value:
+        """Where a request is at the pins."""
         # The base is a multiple of the page, so that the offset in a page, and with it the 4 KiB rule, survives.
-        address = Cat(request.address[:_PAGE_BITS], request.address[_PAGE_BITS:] + self.base[_PAGE_BITS:])
+        return Cat(request.address[:_PAGE_BITS], request.address[_PAGE_BITS:] + self.base[_PAGE_BITS:])
+
+    def _request(self, channel: str, request, address: Value, identifier) -> list:
+        """Assignments that put ``request`` on the address channel ``channel``."""
         return [
             getattr(self.memory, f"{channel}addr").eq(address),
             getattr(self.memory, f"{channel}len").eq(request.beats_minus_one),
@@ -169,9 +172,10 @@ class AxiGuard(wiring.Component):
         with m.If(taken):
             chosen = Signal(load.payload.shape(), name="read_request")
             m.d.comb += chosen.eq(Mux(program.valid, program.payload, load.payload))
-            m.d.sync += self._request(
-                "ar", chosen, Cat(Mux(program.valid, Const(TAG_PROGRAM, 1), Const(TAG_LOAD, 1)), epoch)
-            )
+            # A sum for each, so that none waits for the choice.
+            address = Mux(program.valid, self._address(program.payload), self._address(load.payload))
+            identifier = Cat(Mux(program.valid, Const(TAG_PROGRAM, 1), Const(TAG_LOAD, 1)), epoch)
+            m.d.sync += self._request("ar", chosen, address, identifier)
         return taken
 
     def _elaborate_write_requests(self, m: Module, epoch, may_begin, owed):
@@ -186,7 +190,8 @@ class AxiGuard(wiring.Component):
         with m.If(bus.awready):
             m.d.sync += bus.awvalid.eq(0)
         with m.If(owed.input.valid):
-            m.d.sync += self._request("aw", request.payload, Cat(Const(_TAG_STORE, 1), epoch))
+            identifier = Cat(Const(_TAG_STORE, 1), epoch)
+            m.d.sync += self._request("aw", request.payload, self._address(request.payload), identifier)
         return owed.input.valid
 
     def _elaborate_write_data(self, m: Module, owed, padding) -> None:

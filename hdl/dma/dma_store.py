@@ -68,10 +68,7 @@ class DmaStore(wiring.Component):
         m.submodules.starts = starts = Fifo(beats.bursts.payload.shape(), depth=2)
         connect(m, starts.output, beats.bursts)
         connect(m, beats.read, wiring.flipped(self.read))
-        # Nor has a bus that is not ready to stop the queues of words and strobes.
-        m.submodules.outgoing = outgoing = Fifo(self.bus.w.payload.shape(), depth=2)
-        connect(m, beats.beats, outgoing.input)
-        connect(m, outgoing.output, wiring.flipped(self.bus.w))
+        connect(m, beats.beats, wiring.flipped(self.bus.w))
         m.d.comb += beats.word.eq(self.word)
 
         failed, stop = Signal(), Signal()

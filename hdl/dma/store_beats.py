@@ -12,9 +12,12 @@ from ...golden.config import Config
 from ...golden.timing.depths import WORDS_IN_FLIGHT
 from ..bus.axi import BEATS_BITS, write_beat_layout
 from ..parts.assertions import Assertions
-from ..parts.fifo import Fifo, remains
+from ..parts.fifo import Fifo, counted, remains
 
 __all__ = ["StoreBeats", "feature_word_layout"]
+
+#: Words at the bus.
+_OUTGOING = 2
 
 
 def feature_word_layout(config: Config) -> data.StructLayout:
@@ -69,16 +72,19 @@ class StoreBeats(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         data_bytes = self.config.axi.data_bytes
-        m.submodules.strobes = strobes = Fifo(unsigned(data_bytes), depth=WORDS_IN_FLIGHT)
-        m.submodules.words = words = Fifo(unsigned(self.config.axi.data_bits), depth=WORDS_IN_FLIGHT)
+        word = unsigned(self.config.axi.data_bits)
+        m.submodules.words = words = Fifo(word, depth=WORDS_IN_FLIGHT)
+        # Words come to the bus, so that one that is not ready has to stop nothing near the feature memory, and wait for
+        # strobes there.
+        m.submodules.outgoing = Fifo(word, depth=_OUTGOING)
+        m.submodules.strobes = strobes = Fifo(unsigned(data_bytes), depth=WORDS_IN_FLIGHT + _OUTGOING)
         burst, read, beat = self.bursts.payload, self.read, self.beats
 
         active = Signal()
         beats_left = Signal(BEATS_BITS, reset_less=True)
         # Strobes of the beat at hand before its end is cut, and of the last beat.
         strobe, last_strobe = Signal(data_bytes, reset_less=True), Signal(data_bytes, reset_less=True)
-        room, has_room = Signal(range(WORDS_IN_FLIGHT + 1), init=WORDS_IN_FLIGHT), Signal(init=1)
-        last, asked = Signal(reset_less=True), Signal()
+        has_room, last, asked = Signal(init=1), Signal(reset_less=True), Signal()
         m.d.comb += [
             read.valid.eq(active & has_room),
             asked.eq(read.valid & read.ready),
@@ -105,24 +111,35 @@ class StoreBeats(wiring.Component):
             with m.If(burst.first):
                 m.d.sync += read.payload.eq(burst.source)
 
-        # Room is reserved when a word is asked for, so that neither queue can overflow.
-        passed = Signal()
-        m.d.comb += [
-            words.input.valid.eq(self.word.valid),
-            words.input.payload.eq(self.word.data),
-            beat.valid.eq(words.output.valid),
-            beat.payload.data.eq(words.output.payload),
-            beat.payload.strobe.eq(strobes.output.payload),
-            passed.eq(beat.valid & beat.ready),
-            words.output.ready.eq(passed),
-            strobes.output.ready.eq(passed),
-        ]
-        m.d.sync += [
-            room.eq(room + passed - asked),
-            has_room.eq(remains(room, leaves=asked, comes=passed)),
-        ]
+        self._elaborate_words(m, asked, has_room)
         checks = Assertions(m, platform)
         checks.never(self.word.valid & ~words.input.ready, "STORE: a word finds its queue full")
         checks.never(asked & ~strobes.input.ready, "STORE: the strobes of a word find their queue full")
         checks.never(beat.valid & ~strobes.output.valid, "STORE: a word comes that was not asked for")
         return m
+
+    def _elaborate_words(self, m: Module, asked: Signal, has_room: Signal) -> None:
+        """Pass words on with their strobes.
+
+        Room is reserved when a word is asked for, so that no queue can overflow. It comes back a cycle late: words are
+        asked for at another end of the device.
+        """
+        words, outgoing, strobes, beat = m.submodules.words, m.submodules.outgoing, m.submodules.strobes, self.beats
+        wiring.connect(m, words.output, outgoing.input)
+        room = Signal(range(WORDS_IN_FLIGHT + 1), init=WORDS_IN_FLIGHT)
+        left, passed = Signal(), Signal()
+        m.d.comb += [
+            words.input.valid.eq(self.word.valid),
+            words.input.payload.eq(self.word.data),
+            beat.valid.eq(outgoing.output.valid),
+            beat.payload.data.eq(outgoing.output.payload),
+            beat.payload.strobe.eq(strobes.output.payload),
+            passed.eq(beat.valid & beat.ready),
+            outgoing.output.ready.eq(passed),
+            strobes.output.ready.eq(passed),
+        ]
+        m.d.sync += [
+            left.eq(words.output.valid & words.output.ready),
+            room.eq(counted(room, comes=left, leaves=asked)),
+            has_room.eq(remains(room, leaves=asked, comes=left)),
+        ]

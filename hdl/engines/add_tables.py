@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from amaranth.hdl import Cat, Module, signed
+from amaranth.hdl import Cat, Module, Signal, signed
 from amaranth.lib import data, memory
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -14,6 +14,7 @@ from ...golden.engines import ADD
 from ...golden.engines.add.memory import ENTRIES, ENTRY_BITS
 from ...golden.engines.add.specification import SUM
 from ..parts.device import Ram
+from ..parts.pipeline import delay
 from .engine import ACCUMULATOR_BITS
 from .finish import AddendsComponent, addends_layout, finish_settings_layout
 
@@ -43,7 +44,8 @@ class AddTables(AddendsComponent):
     addends : Out(addends_layout)
         Two entries.
     write : Out(memory.WritePort.Signature)
-        One entry; the address is 512 times the pair, plus 256 times the operand, plus the code plus 128.
+        One entry, which is written a cycle later; the address is 512 times the pair, plus 256 times the operand, plus
+        the code plus 128.
     """
 
     finish: ClassVar = SUM
@@ -67,16 +69,22 @@ class AddTables(AddendsComponent):
     def elaborate(self, platform) -> Module:
         m = Module()
         code_bits = ceil_log2(_CODES)
+        # Whose an entry is, is clear before it arrives: the memories may be far off.
+        address = Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])
+        written = delay(m, Cat(address, self.write.data), 1, name="written_entry")
+        are_written = [Signal(name=f"writes_{operand}") for operand in range(2)]
+        m.d.sync += [
+            flag.eq(self.write.en & (self.write.addr[code_bits] == operand)) for operand, flag in enumerate(are_written)
+        ]
         for lane in range(self.lanes):
-            for operand in range(2):
+            for operand, is_written in enumerate(are_written):
                 name = f"lane_{lane}_operand_{operand}"
                 m.submodules[name] = ram = Ram(width=ENTRY_BITS, depth=self.config.engines[ADD].tables * _CODES)
                 code = self.accumulators[lane].as_unsigned().word_select(operand, code_bits)
                 m.d.comb += [
                     ram.read_address.eq(Cat(code ^ _CODES // 2, self.settings.fields.add.add_table)),
-                    ram.write_address.eq(Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])),
-                    ram.write_data.eq(self.write.data),
-                    ram.write_enable.eq(self.write.en & (self.write.addr[code_bits] == operand)),
+                    Cat(ram.write_address, ram.write_data).eq(written),
+                    ram.write_enable.eq(is_written),
                     self.addends[lane][operand].eq(ram.read_data.as_signed()),
                 ]
         return m

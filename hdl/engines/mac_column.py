@@ -177,6 +177,12 @@ class MacColumn(wiring.Component):
             a |= self.borrowed_multipliers.factors[0][lane]
         if self.is_weighed:
             b = Mux(self.borrowed_multipliers.weighs[lane], self.borrowed_multipliers.weights[0][lane], b)
+            if self.is_pumped:
+                # A table of its own, which has a cycle: with that of the turn it would be one of five inputs, and
+                # nextpnr puts no register beside such a one.
+                weighed = Signal(b.shape(), name=f"weighed_{lane}", attrs={"keep": 1})
+                m.d.comb += weighed.eq(b)
+                b = weighed
         if self.is_ahead:
             early_a, early_b = (
                 Signal.like(factor, name=f"early_{name}_{lane}", reset_less=True)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Module, Value
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -15,7 +15,7 @@ from ...golden.engines.specifications import specification
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns
 from ..parts.platforms import platform_of
-from ..parts.pumped_multipliers import PumpedMultipliers, Turn
+from ..parts.pumped_multipliers import DOUBLE, PumpedMultipliers, Turn
 from .engine import EngineComponent
 
 __all__ = [
@@ -157,3 +157,9 @@ def connect_pumped(m: Module, pairs: Sequence[tuple[wiring.PureInterface, wiring
         wiring.connect(m, banks[1], pumped.bank_1)
         m.d.comb += pumped.is_second.eq(is_second)
         is_second = pumped.next_is_second
+        # To columns that may be far off, in steps of half a cycle; after two it is the same one's turn. They begin with
+        # what they would have after a while, as all that inverts it does.
+        for step, first in enumerate((1, 0)):
+            later = Signal(name=f"turn_{number}_{step}", init=first, reset_less=True)
+            m.d[DOUBLE] += later.eq(is_second)
+            is_second = later

@@ -143,10 +143,12 @@ class FeatureMemory(wiring.Component):
         valid = Signal()
         taken = Signal(feature_write_layout(self.config), reset_less=True)
         end = Signal(offset_bits + 2, reset_less=True)
+        # A sum for each, so that none waits for the choice.
+        ends = [write.address[:offset_bits] + write.count for write in (self.result_write, self.transfer_write.payload)]
         m.d.sync += [
             valid.eq(self.result_valid | self.transfer_write.valid),
             taken.eq(chosen),
-            end.eq(chosen.address[:offset_bits] + chosen.count),
+            end.eq(Mux(self.result_valid, *ends)),
         ]
 
         even_address, odd_address, is_odd = self._bank_addresses(taken.address)

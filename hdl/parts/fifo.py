@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 from .assertions import Assertions
 from .pipeline import parts
 
-__all__ = ["BlockFifo", "Buffer", "Fifo", "Slot", "push_signature", "remains"]
+__all__ = ["BlockFifo", "Buffer", "Fifo", "Slot", "counted", "push_signature", "remains"]
 
 
 def push_signature(shape: ShapeLike) -> wiring.Signature:
@@ -24,6 +24,12 @@ def remains(count: Value, *, leaves: ValueLike, comes: ValueLike = 0) -> Value:
     Both are one bit; nothing leaves while ``count`` is zero.
     """
     return (count > 1) | (count == 1) & ~Value.cast(leaves) | comes
+
+
+def counted(count: Value, *, comes: ValueLike = 0, leaves: ValueLike = 0) -> Value:
+    """``count + comes - leaves``, chosen among sums that wait for neither bit: they may come late, from far off."""
+    comes, leaves = Value.cast(comes), Value.cast(leaves)
+    return Mux(comes ^ leaves, Mux(comes, count + 1, count - 1), count)
 
 
 class Slot(wiring.Component):
@@ -127,7 +133,7 @@ class Fifo(wiring.Component):
             pop.eq(self.output.valid & self.output.ready),
         ]
         m.d.sync += [
-            level.eq(level + push - pop),
+            level.eq(counted(level, comes=push, leaves=pop)),
             self.output.valid.eq(remains(level, leaves=pop, comes=push)),
             self.input.ready.eq(has_room),
         ]
@@ -141,7 +147,10 @@ class Fifo(wiring.Component):
             write_pointer, read_pointer = (
                 Signal(ceil_log2(depth), name=f"{side}_pointer_{part}", init=part % depth) for side in ("write", "read")
             )
-            m.d.sync += [write_pointer.eq(write_pointer + push), read_pointer.eq(read_pointer + pop)]
+            with m.If(push):
+                m.d.sync += write_pointer.eq(write_pointer + 1)
+            with m.If(pop):
+                m.d.sync += read_pointer.eq(read_pointer + 1)
             is_free = self.input.ready
             if part:
                 is_free = Signal(name=f"is_free_{part}", init=part % 2)
@@ -211,7 +220,7 @@ class BlockFifo(wiring.Component):
             # What is written counts a cycle later, so that a bus at another end of the device reaches no sum.
             came.eq(self.input.valid),
             read.addr.eq(read.addr + fetch),
-            stored.eq(stored + came - fetch),
+            stored.eq(counted(stored, comes=came, leaves=fetch)),
             waits.eq(remains(stored, leaves=fetch, comes=came)),
         ]
         with m.If(move_fetched):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -207,27 +207,30 @@ class Loops(wiring.Component):
     def _elaborate_pointer(self, m: Module, end_inner, end_middle, leaves: Value, window_ends: Value) -> None:
         """One pointer for each loop: where its current iteration begins.
 
-        An advance moves the innermost loop that is not at its end and starts the loops inside it there, so that every
-        pointer needs one adder and nothing is added twice.
+        An advance moves the innermost loop that is not at its end and starts the loops inside it there, so that one
+        adder does for all pointers.
         """
         names = ("outer", "middle", "inner", *(["result"] if self.count_bits else []))
-        moves = {name: Signal(name=f"{name}_moves", reset_less=True) for name in names}
-        loaded = Signal(reset_less=True)
+        starts = {name: Signal(name=f"{name}_starts", reset_less=True) for name in names}
+        moving, loaded = Signal(range(len(names)), reset_less=True), Signal(reset_less=True)
         m.d.sync += [
             loaded.eq(self.load),
-            moves["inner"].eq(leaves & ~end_inner),
-            moves["middle"].eq(leaves & end_inner & ~end_middle),
-            moves["outer"].eq(leaves & end_inner & end_middle),
+            starts["outer"].eq(leaves & end_inner & end_middle),
+            starts["middle"].eq(leaves & end_inner),
+            starts["inner"].eq(leaves),
+            moving.eq(Mux(end_inner, ~end_middle, 2)),
         ]
         if self.count_bits:
-            m.d.sync += moves["result"].eq(self.advance & ~window_ends)
+            m.d.sync += starts["result"].eq(self.advance)
+            with m.If(~window_ends):
+                m.d.sync += moving.eq(3)
         base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
-        for number, name in enumerate(names):
-            moved = Signal(isa.LOCAL_BITS, name=f"{name}_moved")
-            pitch = self.pitch if name == "result" else self.command[f"{self.side}_{name}"]
-            m.d.comb += moved.eq(base[name] + pitch)
-            with m.If(moves[name]):
-                m.d.sync += [base[inside].eq(moved) for inside in names[number:]]
-        with m.If(loaded):
-            m.d.sync += [base[name].eq(self.command[self.side]) for name in names]
+        pitch = {name: self.pitch if name == "result" else self.command[f"{self.side}_{name}"] for name in names}
+        moved = Signal(isa.LOCAL_BITS)
+        m.d.comb += moved.eq(Array(base.values())[moving] + Array(pitch.values())[moving])
+        for name in names:
+            with m.If(starts[name]):
+                m.d.sync += base[name].eq(moved)
+            with m.If(loaded):
+                m.d.sync += base[name].eq(self.command[self.side])
         m.d.comb += self.pointer.eq(base[names[-1]])

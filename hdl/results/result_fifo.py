@@ -12,7 +12,7 @@ from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
 from ..parts.device import RAM_LATENCY
 from ..parts.distributed_ram import DistributedRam
-from ..parts.fifo import remains
+from ..parts.fifo import counted, remains
 from ..parts.pipeline import copy_of, delay
 
 __all__ = ["GROUP_LATENCY", "ResultFifo", "any_result_layout"]
@@ -95,7 +95,7 @@ class ResultFifo(wiring.Component):
             # A cycle ahead of the register in front of the memories, as they ask for.
             produced.eq(produced + self.result.valid),
             consumed.eq(consumed + self.pop),
-            waiting.eq(waiting + valid - self.pop),
+            waiting.eq(counted(waiting, comes=valid, leaves=self.pop)),
             available.eq(remains(waiting, leaves=self.pop, comes=valid)),
         ]
         for lane in range(self.lanes):

@@ -1,4 +1,4 @@
-"""Floorplan, place and route with nextpnr-ecp5; registers that it leaves far off are moved in between."""
+"""Floorplan, place and route with nextpnr-ecp5; registers that it leaves far off are moved or copied in between."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..floorplan import floorplan
 from ..report import Placement, read_placement
 from ..tools import TIME_LIMIT_S, FlowError, TooLongError, run_tool
 from .refine import refine
+from .replicate import replicate
 from .timing import Timing
 
 __all__ = ["REACH", "place_design"]
@@ -116,6 +117,9 @@ def _refine(placed: Path, clocks: Path, device: Device) -> float:
     # As if it were of the slowest grade, which estimates are about.
     scale = DELAYS[device.speed]
     refine(timing, mhz=scale * device.aim_mhz)
+    if replicate(timing, mhz=scale * device.aim_mhz):
+        # What leads to fewer sides has better places.
+        refine(timing, mhz=scale * device.aim_mhz)
     placed.write_text(json.dumps(netlist))
     longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)
     reach = min(device.aim_mhz, REACH * 1000 / longest_ns) if longest_ns else device.aim_mhz

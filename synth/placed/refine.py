@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from .delays import Place, net_of
 from .slices import Mover, Site, Slices, mover_of
-from .timing import Path, Place, Timing, net_of
+from .timing import Path, Timing
 
 __all__ = ["refine"]
 

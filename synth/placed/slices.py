@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .timing import WITHIN, Cell, Place, Timing, net_of
+from .delays import WITHIN, Cell, Place, net_of
+from .timing import Timing
 
 __all__ = ["REGISTER", "Mover", "Site", "Slices", "mover_of"]
 
@@ -144,6 +145,10 @@ class Slices:
         """Move a cell to a site that is free."""
         old = self.site(name)
         del self.tiles[old.place][old.slice, old.position]
+        self.add(name, site)
+
+    def add(self, name: str, site: Site) -> None:
+        """Put a cell that stands nowhere on a site that is free."""
         self.tiles[site.place][site.slice, site.position] = name
         column, row = site.place
         self.cells[name]["attributes"]["NEXTPNR_BEL"] = f"X{column}/Y{row}/SLICE{site.slice}.{site.position}"

@@ -1,35 +1,18 @@
-"""An estimate of all paths of a placed netlist, before it is routed.
-
-Delays are about those of the slowest speed grade of an ECP5: those of wires grow with the distance, as nextpnr's own
-estimate does. Loops of logic have no delay.
-"""
+"""An estimate of all paths of a placed netlist, before it is routed. Loops of logic have no delay."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ...hdl.parts.pumped_multipliers import DOUBLE
 from ..critical import CLOCKS, start_of
+from .delays import BLOCK_SETUP, SETUP, TABLE, Arc, Cell, Place, arcs, net_of, place_of, wire
 
-__all__ = ["WITHIN", "Path", "Place", "Timing"]
+__all__ = ["Path", "Sink", "Timing"]
 
-#: Column and row.
-Place = tuple[int, int]
-Cell = dict[str, Any]
-
-#: Nanoseconds: of logic, and of a wire, for each tile and whatever its length. Near a cell a tile counts twice.
-_TABLE, _CARRY_IN, _CARRY, _SUM = 0.24, 0.45, 0.07, 0.44
-_TILE, _LEAST_TILES, _NEAR = 0.088, 3, 5
-_SETUP = {"CE": 0.1, "LSR": 0.4, "M": 0.1}
-_BLOCK_SETUP = 0.3
-#: Ports that have wires of their own within a tile, to or from.
-WITHIN = frozenset({"DI", "F1", "FCI", "FXA", "FXB", "FCO"})
-_TABLE_INPUTS = ("A", "B", "C", "D", "M", "F1", "FXA", "FXB", "FCI")
-_TABLE_OUTPUTS = ("F", "OFX", "FCO")
-_PLACE = re.compile(r"X(\d+)/Y(\d+)/")
+#: A cell, and its port.
+Sink = tuple[str, str]
 
 
 class Path(NamedTuple):
@@ -42,27 +25,6 @@ class Path(NamedTuple):
     net: int
 
 
-class _Arc(NamedTuple):
-    """From an input of a cell to an output."""
-
-    net: int
-    delay: float
-    cell: str
-    port: str
-
-
-def place_of(cell: Cell) -> Place | None:
-    """Where a cell stands."""
-    found = _PLACE.match(cell.get("attributes", {}).get("NEXTPNR_BEL", ""))
-    return (int(found[1]), int(found[2])) if found else None
-
-
-def net_of(cell: Cell, port: str) -> int | None:
-    """The net at a port of one bit."""
-    bits = cell["connections"].get(port) or [None]
-    return bits[0] if isinstance(bits[0], int) else None
-
-
 class Timing:
     """Arrivals at all nets, and what follows them, for the places of the cells.
 
@@ -73,6 +35,8 @@ class Timing:
 
     Attributes
     ----------
+    cells, nets : dict
+        Of the module, by name.
     places : dict of str to Place or None
         Of each cell; after a change, :meth:`update`.
     drivers : dict of int to tuple
@@ -88,13 +52,14 @@ class Timing:
 
     def __init__(self, module: dict[str, Any]):
         self.cells: dict[str, Cell] = module["cells"]
-        doubled = {bit for name, net in module["netnames"].items() for bit in net["bits"] if DOUBLE in name}
+        self.nets: dict[str, dict[str, Any]] = module["netnames"]
+        doubled = {bit for name, net in self.nets.items() for bit in net["bits"] if DOUBLE in name}
         self.places = {name: place_of(cell) for name, cell in self.cells.items()}
         self.drivers: dict[int, tuple[str, str]] = {}
         self.sinks: dict[int, list[tuple[str, str]]] = defaultdict(list)
         self.clocks: set[int] = set()
         self._clocked: dict[str, bool] = {}
-        self._after: dict[int, list[_Arc]] = defaultdict(list)
+        self._after: dict[int, list[Arc]] = defaultdict(list)
         for name, cell in self.cells.items():
             for port, bits in cell["connections"].items():
                 for bit in (bit for bit in bits if isinstance(bit, int)):
@@ -107,7 +72,7 @@ class Timing:
                 self.clocks.add(clock)
                 # One with an enable changes with edges of the slower clock only (`hdl/parts/pumped_multipliers.py`).
                 self._clocked[name] = clock in doubled and net_of(cell, "CE") is None
-            for source, arc in _arcs(name, cell):
+            for source, arc in arcs(name, cell):
                 self._after[source].append(arc)
         self._starts, self._order = self._in_order()
         self.update()
@@ -197,7 +162,7 @@ class Timing:
                     + self.wire_to(source, name, arc.port, self.places[name]),
                     source,
                 )
-                for source, arc in _arcs(name, self.cells[name])
+                for source, arc in arcs(name, self.cells[name])
                 if arc.net == net and cycles in self.arrivals.get(source, {})
             ]
             # What is passed twice is a loop.
@@ -215,35 +180,60 @@ class Timing:
     def setup(self, name: str, port: str) -> float:
         """How long a cell takes with what is at a port: a table, or a register before its edge."""
         if not self._is_end(name, port):
-            return _TABLE
-        return _BLOCK_SETUP if self.cells[name]["type"] in ("DP16KD", "MULT18X18D") else _SETUP.get(port, 0.0)
+            return TABLE
+        return BLOCK_SETUP if self.cells[name]["type"] in ("DP16KD", "MULT18X18D") else SETUP.get(port, 0.0)
 
+    def through(self, net: int, sink: Sink, place: Place | None) -> float:
+        """The longest path that begins at a net's register and goes to one of its sinks first, if the register stands
+        at ``place``; in ns of the slower clock, 0 if no path goes there."""
+        name, output = self.drivers[net]
+        cell, port = sink
+        after = [self.setup(cell, port)] if self._is_end(cell, port) else []
+        after += [
+            arc.delay + self._left.get(arc.net, 0.0) for arc in self._after.get(net, ()) if (arc.cell, arc.port) == sink
+        ]
+        there = start_of(self.cells[name]) + wire(place, output, self.places[cell], port)
+        return self.cycles(name) * (there + max(after)) if after else 0.0
 
-def wire(start: Place | None, output: str, end: Place | None, port: str) -> float:
-    """The delay of a wire between two ports, in ns."""
-    if output in WITHIN or port in WITHIN or start is None or end is None:
-        return 0.0
-    lengths = [abs(one - other) for one, other in zip(start, end, strict=True)]
-    return _TILE * (_LEAST_TILES + sum(length + min(length, _NEAR) for length in lengths))
+    def inputs(self, name: str) -> dict[str, int]:
+        """The nets that a register takes, by the ports that take them if it stands away from its table."""
+        nets = {port: net_of(self.cells[name], port) for port in ("DI", *SETUP)}
+        nets["M"] = nets.pop("DI") or nets["M"]
+        return {port: net for port, net in nets.items() if net is not None and net in self.drivers}
 
+    def to_register(self, name: str, place: Place) -> float:
+        """The longest path to a register, if it stands at ``place`` and away from its table."""
+        paths = []
+        for port, net in self.inputs(name).items():
+            driver, output = self.drivers[net]
+            paths.append(self.latest(net, wire(self.places[driver], output, place, port) + SETUP[port]))
+        return max((latest[0] for latest in paths if latest is not None), default=0.0)
 
-def _arcs(name: str, cell: Cell) -> Iterator[tuple[int, _Arc]]:
-    """From which input to which output of a table, and with what delay."""
-    if cell["type"] != "TRELLIS_COMB":
-        return
-    is_carry = cell.get("parameters", {}).get("MODE", "LOGIC").startswith("CCU2")
-    for port in _TABLE_INPUTS:
-        source = net_of(cell, port)
-        if source is None or (is_carry and port == "M"):
-            continue
-        for output in _TABLE_OUTPUTS:
-            target = net_of(cell, output)
-            if target is not None:
-                yield source, _Arc(target, _delay(port, output) if is_carry else _TABLE, name, port)
-
-
-def _delay(port: str, output: str) -> float:
-    """Of a table in a carry chain."""
-    if output != "FCO":
-        return _SUM if port == "FCI" else _TABLE
-    return _CARRY if port == "FCI" else _CARRY_IN
+    def copy(self, name: str, place: Place, sinks: list[Sink]) -> str:
+        """Add a register that takes what another one takes, stands at ``place``, and leads to these of its sinks
+        instead; after it, :meth:`update`. Returns its name."""
+        cell, net = self.cells[name], self.cells[name]["connections"]["Q"][0]
+        copied, new = f"{name}$copy{len(self.cells)}", 1 + max(bit for net in self.nets.values() for bit in net["bits"])
+        taken = {port: bits for port, bits in cell["connections"].items() if port not in ("DI", "Q")}
+        taken |= {port: [bit] for port, bit in self.inputs(name).items()}
+        self.cells[copied] = cell | {
+            "parameters": cell["parameters"] | {"SD": "0 "},
+            "attributes": dict(cell["attributes"]),
+            "port_directions": dict.fromkeys(taken, "input") | {"Q": "output"},
+            "connections": taken | {"Q": [new]},
+        }
+        self.nets[copied] = {"hide_name": 1, "bits": [new], "attributes": {"ROUTING": " "}}
+        self.places[copied], self._clocked[copied] = place, self._clocked[name]
+        self.drivers[new], self.sinks[new] = (copied, "Q"), sinks
+        self.sinks[net] = [sink for sink in self.sinks[net] if sink not in sinks]
+        for port, bits in taken.items():
+            for bit in bits:
+                self.sinks[bit].append((copied, port))
+        for sink, port in sinks:
+            self.cells[sink]["connections"][port] = [new]
+        arcs_of = self._after.pop(net, [])
+        self._after[new] = [arc for arc in arcs_of if (arc.cell, arc.port) in sinks]
+        self._after[net] = [arc for arc in arcs_of if (arc.cell, arc.port) not in sinks]
+        self._starts.append(new)
+        self._order.insert(0, new)
+        return copied

@@ -186,8 +186,8 @@ def test_a_broken_buffer_is_found(old: str, new: str, tmp_path: Path) -> None:
     [
         (3, "level < self.depth - 1)", "level < self.depth)"),
         (3, "remains(level, leaves=pop, comes=push)", "remains(level, leaves=pop, comes=self.input.valid)"),
-        (3, "read_pointer.eq(read_pointer + pop)", "read_pointer.eq(read_pointer + self.output.ready)"),
-        (3, "write_pointer.eq(write_pointer + push)", "write_pointer.eq(write_pointer + self.input.valid)"),
+        (3, "with m.If(pop):", "with m.If(self.output.ready):"),
+        (3, "with m.If(push):", "with m.If(self.input.valid):"),
         # With three places of four in use, the fourth may be written.
         (2, "write.en.eq(is_free)", "write.en.eq(1)"),
     ],

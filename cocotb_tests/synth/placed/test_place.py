@@ -17,9 +17,11 @@ from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DELAYS, DEVICES
 from lutterfly.synth.placed import place
+from lutterfly.synth.placed.delays import net_of
 from lutterfly.synth.placed.refine import refine
+from lutterfly.synth.placed.replicate import replicate
 from lutterfly.synth.placed.slices import REGISTER, Site, Slices
-from lutterfly.synth.placed.timing import Timing, net_of
+from lutterfly.synth.placed.timing import Timing
 from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
@@ -117,6 +119,27 @@ def test_two_clocks_are_placed_refined_and_routed(told: list[tuple[list[str], di
         ("clk", pytest.approx(reach, 1e-4)),
         ("double_clk", pytest.approx(2 * reach, 1e-4)),
     ]
+
+
+@pytest.mark.parametrize(("copies", "then"), [(0, []), (3, ["refine"])])
+def test_what_leads_to_several_sides_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+    told: list[tuple[list[str], dict]],
+    tmp_path: Path,
+    copies: int,
+    then: list[str],
+) -> None:
+    """And what is left of it moves then."""
+    steps: list[tuple[str, float]] = []
+
+    def step(name: str, result: int) -> None:
+        monkeypatch.setattr(place, name, lambda timing, *, mhz: steps.append((name, mhz)) or result)
+
+    step("refine", 0)
+    step("replicate", copies)
+    place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(400), 1, platform=TWO_CLOCKS)
+    assert [name for name, _ in steps] == ["refine", "replicate", *then]
+    assert [mhz for _, mhz in steps] == pytest.approx([404] * len(steps))
 
 
 def test_a_clock_within_reach_is_aimed_at_in_all_grades(told: list[tuple[list[str], dict]], tmp_path: Path) -> None:
@@ -257,3 +280,43 @@ def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path:
     column, row = seen["last"].place
     site = f"X{column}/Y{row}/SLICE{seen['last'].slice}.{seen['last'].position}"
     assert cell["attributes"]["NEXTPNR_BEL"] == site
+
+
+@needs_tools
+def test_nextpnr_takes_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Registers of a real placement are copied as if all were late; the copies stand where they were put, and lead to
+    what they were given."""
+    seen: dict[str, Any] = {}
+
+    def copy_all(timing: Timing, *, mhz: float) -> int:
+        before = set(timing.cells)
+        copies = replicate(timing, mhz=5000)
+        names = set(timing.cells) - before
+        seen.update({name: timing.cells[name]["attributes"]["NEXTPNR_BEL"] for name in names})
+        assert copies == len(names) > 0
+        return 0
+
+    monkeypatch.setattr(place, "replicate", copy_all)
+    run = place.run_tool
+
+    def written(tool: str, options: list[str], **more: Any) -> None:
+        run(tool, [*options, *(["--write", "routed.json"] if "--no-place" in options else [])], **more)
+
+    monkeypatch.setattr(place, "run_tool", written)
+    found = flow.synthesise_component(Pair(), name="pair", folder=tmp_path, mhz=60, seeds=(1,), platform=TWO_CLOCKS)
+    assert found.fmax_mhz > 60
+    module = json.loads((tmp_path / "routed.json").read_text())["modules"]["top"]
+    placed = json.loads((tmp_path / "placed-1.json").read_text())["modules"]["top"]["cells"]
+
+    def sinks(cells: dict[str, Any], name: str) -> set[tuple[str, str]]:
+        bits = cells[name]["connections"]["Q"]
+        return {
+            (other, port)
+            for other, cell in cells.items()
+            for port, connected in cell["connections"].items()
+            if connected == bits and cell["port_directions"][port] == "input"
+        }
+
+    for name, site in seen.items():
+        assert module["cells"][name]["attributes"]["NEXTPNR_BEL"] == site
+        assert sinks(module["cells"], name) == sinks(placed, name) != set()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-import re
-from collections import Counter, defaultdict
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placed_netlists import Sketch
+from placed_netlists import Sketch, check_sites, designs
 
 from lutterfly.synth.placed import refine as module
 from lutterfly.synth.placed.refine import refine
@@ -180,47 +178,6 @@ def test_what_had_no_room_is_asked_again_when_others_have_moved() -> None:
     assert (sketch.site("early"), sketch.site("late")) == ("X35/Y40/SLICEA.FF0", "X35/Y10/SLICEA.FF0")
 
 
-@st.composite
-def designs(draw: st.DrawFn) -> Sketch:
-    """Registers and tables all over a device, connected at random, each site taken once."""
-    sketch, taken = Sketch(), set()
-    names: list[str] = ["in"]
-    tile_sets: dict[tuple[int, int], tuple[str, ...]] = {}
-    slices: dict[str, str] = {}
-    for number in range(draw(st.integers(2, 24))):
-        place = (draw(st.integers(0, 30)), draw(st.integers(0, 30)))
-        letter, position = draw(st.sampled_from("ABCD")), draw(st.sampled_from("01"))
-        source = draw(st.sampled_from(names))
-        kind, name = draw(st.sampled_from(["register", "table", "both", "wide"])), f"n{number}"
-        shared = (draw(st.sampled_from(["clk", "double_clk"])), draw(st.sampled_from(["", *names[:3]])))
-        enable = draw(st.sampled_from(["", *names[:2]]))
-        more_nets = {port: net for port, net in (("LSR", shared[1]), ("CE", enable)) if net}
-        if kind == "wide":
-            all_sites = {f"X{place[0]}/Y{place[1]}/SLICE{letter}.{kind}{half}" for kind in ("K", "FF") for half in "01"}
-            if not all_sites & taken:
-                taken |= all_sites
-                sources = source, draw(st.sampled_from(names))
-                sketch.wide(name, f"X{place[0]}/Y{place[1]}/SLICE{letter}", sources, draw(st.sampled_from(names)))
-                names.append(name)
-            continue
-        if kind != "table" and tile_sets.setdefault(place, shared) != shared:
-            continue
-        table, register = (f"X{place[0]}/Y{place[1]}/SLICE{letter}.{site}{position}" for site in ("K", "FF"))
-        if {table, register} & taken or (kind != "table" and slices.setdefault(register[:-1], enable) != enable):
-            continue
-        taken |= {table, register}
-        if kind == "register":
-            sketch.register(name, register, source, clock=shared[0], **more_nets)
-        else:
-            more = draw(st.sampled_from(names))
-            own = name if kind == "table" else f"{name}_table"
-            sketch.table(own, table, source, more)
-            if kind == "both":
-                sketch.register(name, register, own, clock=shared[0], port="DI", **more_nets)
-        names.append(name)
-    return sketch
-
-
 @settings(PATIENT, max_examples=150)
 @given(designs(), st.sampled_from([150, 300, 600]))
 def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sketch, mhz: int) -> None:
@@ -230,26 +187,7 @@ def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sk
     if paths[1]:
         assert paths[0][0].delay_ns <= max(paths[1][0].delay_ns, 1000 / mhz) + 1e-9
     assert (moved == 0) == (sites(sketch) == sites(before))
-    assert max(Counter(sites(sketch).values()).values(), default=1) == 1
-    for name, cell in sketch.cells.items():
-        if "F1" in cell["connections"]:
-            taken = {site for site in sites(sketch).values() if site.startswith(sketch.site(name)[:-2])}
-            # Only a register of the upper half has an input that the wider table does not take.
-            own = {sketch.site(name), sketch.site(f"{name}_upper")}
-            assert taken in (own, own | {sketch.site(name).replace("K0", "FF1")})
-            assert sketch.site(f"{name}_upper") == sketch.site(name)[:-1] + "1"
-    shared, enables = defaultdict(set), defaultdict(set)
-    for name, cell in sketch.cells.items():
-        if cell["type"] == "TRELLIS_FF":
-            tile = re.match(r"X\d+/Y\d+", cell["attributes"]["NEXTPNR_BEL"])[0]
-            nets = cell["connections"]
-            shared[tile].add((*nets["CLK"], *nets.get("LSR", [])))
-            enables[sketch.site(name)[:-1]].add(tuple(nets.get("CE", [])))
-            if "DI" in nets:
-                table = next(name for name, bit in sketch.nets.items() if bit == nets["DI"][0])
-                site = cell["attributes"]["NEXTPNR_BEL"]
-                assert sketch.site(table) == site.replace("FF", "K")
-    assert all(len(kinds) == 1 for kinds in [*shared.values(), *enables.values()])
+    check_sites(sketch)
 
 
 def test_a_netlist_without_paths_is_left_alone() -> None:
