@@ -50,9 +50,9 @@ def far_off() -> Sketch:
 
 
 def reach_of_far_off() -> float:
-    """The clock in MHz that is within reach of it, refined for 404."""
+    """The clock in MHz that is within reach of it, refined for 404 and a bit more."""
     refined = far_off()
-    refine(Timing(refined.module), mhz=404)
+    refine(Timing(refined.module), mhz=1.03 * 404)
     return place.REACH * 1000 / Timing(refined.module).paths(0.0)[0].delay_ns
 
 
@@ -139,7 +139,8 @@ def test_what_leads_to_several_sides_is_copied(
     step("replicate", copies)
     place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(400), 1, platform=TWO_CLOCKS)
     assert [name for name, _ in steps] == ["refine", "replicate", *then]
-    assert [mhz for _, mhz in steps] == pytest.approx([404] * len(steps))
+    # Above the clock that is aimed at.
+    assert [mhz for _, mhz in steps] == pytest.approx([1.03 * 404] * len(steps))
 
 
 def test_a_clock_within_reach_is_aimed_at_in_all_grades(told: list[tuple[list[str], dict]], tmp_path: Path) -> None:
