@@ -65,6 +65,19 @@ def test_a_register_with_one_sink_has_no_copy() -> None:
     assert replicate(Timing(sketch.module), mhz=150) == 0
 
 
+@pytest.mark.parametrize("port", ["CE", "LSR"])
+def test_what_a_tile_or_a_slice_shares_comes_from_no_copy(port: str) -> None:
+    sketch = Sketch()
+    sketch.sum("a", "X50/Y10/SLICEA", "in")
+    sketch.register("b", "X20/Y10/SLICEA.FF0", "a")
+    sketch.sum("left", "X10/Y10/SLICEA", "b")
+    for number in "01":
+        sketch.register(f"right_{number}", f"X90/Y10/SLICEA.FF{number}", "in", **{port: "b"})
+    sketch.table("t", "X60/Y10/SLICEA.K0", "in")
+    assert longest(sketch) > 1000 / 150
+    assert replicate(Timing(sketch.module), mhz=150) == 0
+
+
 def test_a_copy_takes_the_value_of_a_table_from_outside() -> None:
     sketch = fork()
     sketch.sum("enable", "X21/Y10/SLICEA", "in")
