@@ -20,8 +20,6 @@ __all__ = ["refine"]
 _MOST_MOVES, _LEAST_GAIN = 500, 0.15
 #: Moves after which all paths are worked out anew, in some seconds.
 _AT_ONCE = 10
-#: Tiles around all that a cell connects in which places are looked for.
-_AROUND = 2
 #: Where paths end at a register that has no table.
 _ENDS = ("M", "LSR", "CE")
 
@@ -166,10 +164,4 @@ def _around(timing: Timing, slices: Slices, mover: Mover) -> Iterator[Place]:
     """The tiles between all that is connected to what moves, and a few more."""
     near = [timing.places[timing.drivers[net][0]] for net, _, _ in _inputs(timing, mover)]
     near += [timing.places[cell] for net in _outputs(timing, mover).values() for cell, _ in timing.sinks.get(net, ())]
-    known = [place for place in near if place is not None]
-    if not known:
-        return
-    least, most = ([pick(axis) for axis in zip(*known, strict=True)] for pick in (min, max))
-    for place in slices.tiles:
-        if all(low - _AROUND <= at <= high + _AROUND for low, at, high in zip(least, place, most, strict=True)):
-            yield place
+    return slices.around(near)

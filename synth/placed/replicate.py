@@ -20,8 +20,6 @@ __all__ = ["replicate"]
 _MOST_COPIES, _LEAST_GAIN = 300, 0.15
 #: Copies after which all paths are worked out anew.
 _AT_ONCE = 10
-#: Tiles around all that a copy connects in which places are looked for.
-_AROUND = 2
 #: How ports begin that share their net with others beside them, which would have to change at once.
 _SHARED = ("CE", "CLK", "LSR", "RST", "W")
 
@@ -102,10 +100,4 @@ def _best_copy(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _C
 def _around(timing: Timing, slices: Slices, name: str, sinks: list[Sink]) -> Iterator[Place]:
     """The tiles between what a register takes and what it leads to, and a few more."""
     near = [timing.places[timing.drivers[net][0]] for net in timing.inputs(name).values()]
-    known = [place for place in [*near, *(timing.places[cell] for cell, _ in sinks)] if place is not None]
-    if not known:
-        return
-    least, most = ([pick(axis) for axis in zip(*known, strict=True)] for pick in (min, max))
-    for place in slices.tiles:
-        if all(low - _AROUND <= at <= high + _AROUND for low, at, high in zip(least, place, most, strict=True)):
-            yield place
+    return slices.around([*near, *(timing.places[cell] for cell, _ in sinks)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from .delays import WITHIN, Cell, Place, net_of
@@ -19,6 +19,9 @@ REGISTER, _TABLE = "TRELLIS_FF", "TRELLIS_COMB"
 _SITE = re.compile(r"X(\d+)/Y(\d+)/SLICE([A-D])\.(\w+)")
 #: What all registers of a tile share, for nextpnr: ports and parameters.
 _SHARED_NETS, _SHARED = ("CLK", "LSR"), ("CLKMUX", "LSRMUX", "SRMODE")
+
+#: Tiles around all that a cell connects in which places are looked for.
+_AROUND = 2
 
 
 class Mover(NamedTuple):
@@ -119,6 +122,16 @@ class Slices:
                 named = ((mover.register, f"FF{number}"), (mover.table, f"K{number}"), (mover.upper, "K1"))
                 return {name: Site(place, letter, position) for name, position in named if name is not None}
         return None
+
+    def around(self, places: Iterable[Place | None]) -> Iterator[Place]:
+        """The tiles between some places, and a few more; none where no place is known."""
+        known = [place for place in places if place is not None]
+        if not known:
+            return
+        least, most = ([pick(axis) for axis in zip(*known, strict=True)] for pick in (min, max))
+        for place in self.tiles:
+            if all(low - _AROUND <= at <= high + _AROUND for low, at, high in zip(least, place, most, strict=True)):
+                yield place
 
     def _has_room(self, mover: Mover, number: str, tables: Mapping[str, Cell], registers: Mapping[str, Cell]) -> bool:
         """Whether a half of a slice, which has these tables and registers, takes what moves."""

@@ -242,6 +242,16 @@ def test_a_run_that_ended_may_be_faster_than_one_that_rips_nothing_up(
     assert (routed.report, len(told)) == ("report-2.json", 4)
 
 
+def write_routed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nextpnr write what it has routed, ``routed.json``."""
+    run = place.run_tool
+
+    def written(tool: str, options: list[str], **more: Any) -> None:
+        run(tool, [*options, *(["--write", "routed.json"] if "--no-place" in options else [])], **more)
+
+    monkeypatch.setattr(place, "run_tool", written)
+
+
 @needs_tools
 def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A register of a real placement is put at the other end of the device, and comes back; then it is routed."""
@@ -267,12 +277,7 @@ def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path:
         return moved
 
     monkeypatch.setattr(place, "refine", displace_and_refine)
-    run = place.run_tool
-
-    def written(tool: str, options: list[str], **more: Any) -> None:
-        run(tool, [*options, *(["--write", "routed.json"] if "--no-place" in options else [])], **more)
-
-    monkeypatch.setattr(place, "run_tool", written)
+    write_routed(monkeypatch)
     found = flow.synthesise_component(Pair(), name="pair", folder=tmp_path, mhz=60, seeds=(1,), platform=TWO_CLOCKS)
     assert seen["last"].place != seen["place"]
     assert seen["refined"] < seen["longest"]
@@ -298,12 +303,7 @@ def test_nextpnr_takes_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         return 0
 
     monkeypatch.setattr(place, "replicate", copy_all)
-    run = place.run_tool
-
-    def written(tool: str, options: list[str], **more: Any) -> None:
-        run(tool, [*options, *(["--write", "routed.json"] if "--no-place" in options else [])], **more)
-
-    monkeypatch.setattr(place, "run_tool", written)
+    write_routed(monkeypatch)
     found = flow.synthesise_component(Pair(), name="pair", folder=tmp_path, mhz=60, seeds=(1,), platform=TWO_CLOCKS)
     assert found.fmax_mhz > 60
     module = json.loads((tmp_path / "routed.json").read_text())["modules"]["top"]
