@@ -121,7 +121,7 @@ class Overheads:
     barrier: int = 4
     shared_answer: int = 1
     shared_write: int = 3
-    shared_room: int = 6
+    shared_room: int = 7
 
 
 OVERHEADS = Overheads()

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 
 import cocotb
 import numpy as np
@@ -53,12 +54,13 @@ def expected(bursts: list[dict[str, int]], data_bytes: int) -> list[tuple[int, i
 
 
 class Memory:
-    """Gives a word of its own for each address, in order, some cycles later."""
+    """Gives a word of its own for each address, in order, at least ``latency`` cycles later."""
 
-    def __init__(self, dut, rng: np.random.Generator, word_bytes: int, p_stall: float):
+    def __init__(self, dut, rng: np.random.Generator, word_bytes: int, p_stall: float, latency: int = 1):
         self.dut, self.rng, self.word_bytes, self.p_stall = dut, rng, word_bytes, p_stall
         self.words: dict[int, bytes] = {}
         self.waiting: list[int] = []
+        self.on_their_way: deque[int | None] = deque([None] * (latency - 1))
         cocotb.start_soon(self._run())
 
     def word(self, address: int) -> bytes:
@@ -74,8 +76,11 @@ class Memory:
                 word = int.from_bytes(self.word(self.waiting.pop(0)), "little") << 1 | 1
             dut.word.value = word
             await FallingEdge(dut.clk)
-            if dut.read__valid.value == 1 and dut.read__ready.value == 1:
-                self.waiting.append(int(dut.read__payload.value))
+            is_read = dut.read__valid.value == 1 and dut.read__ready.value == 1
+            self.on_their_way.append(int(dut.read__payload.value) if is_read else None)
+            address = self.on_their_way.popleft()
+            if address is not None:
+                self.waiting.append(address)
             await RisingEdge(dut.clk)
 
 
@@ -99,3 +104,20 @@ async def every_beat(dut, p_memory: float, p_bus: float) -> None:
         assert word["data"].to_bytes(data_bytes, "little") == memory.word(address)[:data_bytes]
     if p_memory == p_bus == 0.0:
         assert passed.cycles[-1] - passed.cycles[0] == len(beats) - 1, "a gap between two beats"
+
+
+@cocotb.test(timeout_time=1, timeout_unit="ms")
+@cocotb.parametrize(latency=[1, 13])
+async def a_beat_each_cycle(dut, latency: int) -> None:
+    """However long words take to come, up to what there is room for."""
+    config = PRESETS[os.environ["PRESET"]]
+    beats = 4 * AxiConfig.BURST_BEATS
+    burst = dict(zip(BURST_FIELDS, (0, AxiConfig.BURST_BEATS - 1, 0, config.axi.data_bytes - 1, 0), strict=True))
+    await start(dut, {"bursts__valid": 0, "read__ready": 0, "word": 0, "beats__ready": 0})
+    layout = write_beat_layout(config.axi.data_bits)
+    passed = StreamMonitor(dut.clk, dut, "beats", shape=layout)
+    Memory(dut, np.random.default_rng(4), config.array.lanes, 0.0, latency)
+    starts, rng = StoreBeats(config).bursts.payload.shape(), np.random.default_rng(5)
+    cocotb.start_soon(send(dut.clk, dut, "bursts", [burst] * 4, rng, 0.0, shape=starts))
+    await receive(dut.clk, dut, "beats", beats, rng, 0.0, shape=layout)
+    assert passed.cycles[-1] - passed.cycles[0] == beats - 1, "a gap between two beats"
