@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterator
 
 from amaranth.back import verilog
+from amaranth.hdl import ClockDomain, Fragment, Value
 
 from ...golden import registers
 from ...golden.config import Config
+from .platforms import platform_of
+from .pumped_multipliers import DOUBLE
 
 __all__ = ["head", "to_verilog"]
 
@@ -39,8 +42,30 @@ def to_verilog(component, *, name: str, platform=None) -> str:
     -------
     str
     """
-    text = verilog.convert(component, platform=platform, name=name, emit_src=False, strip_internal_attrs=True)
+    how = {"name": name, "emit_src": False, "strip_internal_attrs": True}
+    if platform_of(platform).is_pumped:
+        text, _ = verilog.convert_fragment(*_with_clocks(component, platform), **how)
+    else:
+        text = verilog.convert(component, platform=platform, **how)
     return "\n".join(_shortened(text.splitlines())) + "\n"
+
+
+def _with_clocks(component, platform) -> tuple[Fragment, dict]:
+    """A component of two clocks, and its ports: those of the clocks in the same order every time.
+
+    Amaranth adds those of several clocks in the order of a set of strings, which changes from process to process, and
+    with it what place and route make of the netlist.
+    """
+    fragment = Fragment.get(component, platform)
+    ports = {
+        "__".join(map(str, path)): (Value.cast(value), None)
+        for path, _, value in component.signature.flatten(component)
+    }
+    for domain in (ClockDomain("sync"), ClockDomain(DOUBLE)):
+        if domain.name not in fragment.domains:
+            fragment.add_domains(domain)
+            ports |= {signal.name: (signal, None) for signal in (domain.clk, domain.rst)}
+    return fragment, ports
 
 
 def head(config: Config) -> str:

@@ -83,7 +83,8 @@ def _moves(
         if touched & cells:
             continue
         found = []
-        for name in cells - settled:
+        # Sorted, so that of equal moves the same one is made in every process.
+        for name in sorted(cells - settled):
             move = _best_move(timing, slices, name, limit_ns)
             if move is None:
                 settled.add(name)

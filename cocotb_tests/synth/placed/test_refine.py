@@ -77,6 +77,21 @@ def test_what_makes_a_path_longer_is_taken_back(monkeypatch: pytest.MonkeyPatch)
     assert "b" in asked
 
 
+def test_of_equal_moves_that_of_the_first_name_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In every process, though a set of names has another order in each."""
+    sketch = Sketch()
+    sketch.register("b", "X10/Y10/SLICEA.FF0", "in")
+    for number, column in enumerate(range(11, 20)):
+        sketch.table(f"t{number}", f"X{column}/Y10/SLICEA.K0", f"t{number - 1}" if number else "b")
+    sketch.register("a", "X20/Y10/SLICEA.FF0", "t8")
+    monkeypatch.setattr(
+        module, "_best_move", lambda timing, slices, name, limit_ns: module._Move(1.0, {name: slices.site(name)}, {})
+    )
+    timing = Timing(sketch.module)
+    (move,) = module._moves(timing, Slices(timing.cells), timing.paths(1.0), set(), 1.0, 1)
+    assert list(move.sites) == ["a"]
+
+
 def test_a_table_between_registers_comes() -> None:
     sketch = Sketch()
     sketch.register("a", "X10/Y10/SLICEA.FF0", "in")

@@ -9,6 +9,7 @@ import pytest
 
 from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM
 from lutterfly.golden.isa import Opcode
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.compiler.data.plan import Plan
@@ -19,11 +20,14 @@ A, B, C = (np.arange(start, start + 8) for start in (0, 8, 16))
 
 
 def synchronised(
-    *commands: Command, compared: Mapping[Command, np.ndarray] | None = None, monkeypatch: pytest.MonkeyPatch
+    *commands: Command,
+    compared: Mapping[Command, np.ndarray] | None = None,
+    streamed: bytes = b"",
+    monkeypatch: pytest.MonkeyPatch,
 ) -> list[tuple[bool, int | None, int]]:
     """What each waits for: whether for all before it in its queue, and which of the other; and its signals."""
     plan = Plan(Graph({}, [], [], []), PRESETS["tiny"])
-    plan.commands = list(commands)
+    plan.commands, plan.streamed = list(commands), streamed
     monkeypatch.setattr(tokens, "observations", lambda plan: compared or {})
     tokens.synchronise(plan)
     return [(command.after, command.waits_for, command.signal) for command in commands]
@@ -72,6 +76,18 @@ def test_a_word_may_hold_bytes_that_have_not_landed_and_do_not_matter(monkeypatc
     others.fields |= {"inner": 1, "source": 5}
     others.reads = np.arange(5, 9)
     assert [after for after, _, _ in synchronised(compute(A, B), others, monkeypatch=monkeypatch)] == [False, True]
+
+
+@pytest.mark.parametrize(("offset", "waits"), [(0, False), (8, True)])
+def test_a_list_that_comes_in_every_inference_says_what_is_read(
+    offset: int, waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fields = {"memory": LocalMemory.LIST, "external": 12, "piece_bytes": 4, "local": 20}
+    other = compute(A, C)
+    other.fields["list"], other.reads = 5, np.concatenate([A, B])
+    streamed = bytes(12) + np.uint32(offset).tobytes()
+    found = synchronised(Command(Opcode.LOAD, fields), compute(A, B), other, streamed=streamed, monkeypatch=monkeypatch)
+    assert [after for after, _, _ in found] == [False, False, waits]
 
 
 def test_who_waits_knows_what_has_been_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
