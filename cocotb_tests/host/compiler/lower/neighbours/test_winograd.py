@@ -186,6 +186,18 @@ def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(always: None
     assert parts > 20
 
 
+def test_inputs_without_a_connection_are_not_waited_for(always: None) -> None:
+    """Every pixel is read, with the channels of the last block alone."""
+    maker = GraphMaker((6, 6, 32))
+    graph = without_zeros(maker.finish(maker.convolution("x", 16, Window((3, 3)))))
+    graph.layers[0].weights[..., :16] = 0
+    plan = planned(graph, with_winograd(array(16, 16, 8)))
+    (operation,) = of_plan(plan)
+    read = np.concatenate([command.reads for command in computes(plan, 0)])
+    wanted = operation.sources[0].addresses(range(6), range(6), range(16, 32))
+    np.testing.assert_array_equal(np.unique(read), np.unique(wanted))
+
+
 def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -> None:
     """Else it could lie beyond the memory: so would the last input of a single output."""
     config, single = ARRAYS[1], 0
