@@ -70,6 +70,9 @@ class Device:
         Where block RAMs and multipliers can be, by type of cell.
     preset : str
         The configuration that is measured where none is named.
+    clock_pin : str
+        A pin of the package from which a clock reaches its wires, where one is known: nextpnr puts pins anywhere, and
+        finds no way for a clock from some of them.
     speed : int
         The speed grade.
     """
@@ -86,6 +89,7 @@ class Device:
     tiles: tuple[int, int]
     sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
     preset: str
+    clock_pin: str = ""
     speed: int = SPEEDS[0]
 
     def __post_init__(self) -> None:
@@ -150,6 +154,7 @@ DEVICES = {
         tiles=(90, 71),
         sites=_blocks((*range(4, 32, 9), *range(42, 79, 9)), (10, 34, 58), (22, 46)),
         preset="ecp5-45k-on-chip",
+        clock_pin="K23",
     ),
     "ecp5-25k": Device(
         name="ecp5-25k",
@@ -164,5 +169,6 @@ DEVICES = {
         tiles=(72, 50),
         sites=_blocks((*range(4, 23, 9), *range(33, 61, 9)), (25, 37), (13,)),
         preset="ecp5-25k-on-chip",
+        clock_pin="P3",
     ),
 }

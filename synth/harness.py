@@ -71,8 +71,12 @@ class Harness(wiring.Component):
 
 
 def constraints(device: Device, platform: Platform) -> str:
-    """What nextpnr is told of a harness (LPF): of a clock that is twice as fast. Pins go anywhere."""
-    return f'FREQUENCY PORT "{DOUBLE}_clk" {2 * device.aim_mhz:.3f} MHZ;\n' if platform.is_pumped else ""
+    """What nextpnr is told of a harness (LPF): the clock's pin, and the clock that is twice as fast. Other pins go
+    anywhere."""
+    lines = [f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n'] if device.clock_pin else []
+    if platform.is_pumped:
+        lines.append(f'FREQUENCY PORT "{DOUBLE}_clk" {2 * device.aim_mhz:.3f} MHZ;\n')
+    return "".join(lines)
 
 
 def _level_widths(width: int) -> list[int]:

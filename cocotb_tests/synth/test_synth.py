@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -344,6 +345,16 @@ def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     )
     registers = ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")
     assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
+
+
+@needs_tools
+@pytest.mark.parametrize("name", [name for name, device in DEVICES.items() if device.clock_pin])
+def test_the_clock_is_at_its_pin(name: str, tmp_path: Path) -> None:
+    """Of some that nextpnr chooses it finds no way to the clock's wires."""
+    dut = Multiplier(a_width=8, b_width=9)
+    flow.synthesise_component(dut, name="m", folder=tmp_path, device=name, seeds=(1,))
+    located = re.findall(r"pin '(.+)\$tr_io' constrained to Bel", (tmp_path / "nextpnr-1.log").read_text())
+    assert located == ["clk"]
 
 
 @needs_tools
