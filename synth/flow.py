@@ -134,8 +134,8 @@ def _place(
 ) -> tuple[Placement, ...]:
     def place(seed: int) -> Placement:
         progress(f"floorplan, place and route, seed {seed}")
-        more = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
-        return place_design(folder, target, seed, more, platform=platform)
+        placing = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
+        return place_design(folder, target, seed, placing=placing, platform=platform)
 
     with ThreadPoolExecutor(max_workers=jobs) as pool:
         return tuple(pool.map(place, seeds))

@@ -21,8 +21,9 @@ __all__ = ["REACH", "place_design"]
 #: The router is told of a clock that is at most so much above the estimate of a placement: it may come out that much
 #: faster, and for one out of reach it may never end.
 REACH = 1.1
-#: A placement is refined for a clock so much above what is aimed at: not all wires are as short as estimated.
-_AHEAD = 1.03
+#: A placement of two clocks is refined for so many MHz more than the clock to reach, since not all wires are as short
+#: as estimated, and routed for so many more: aimed far above what a placement has, the router never ends.
+_REFINED_AHEAD, _ROUTED_AHEAD = 4.0, 0.2
 #: Seconds after which it is no longer waited for: where it ends, that takes it a tenth of them.
 _RIPUP_LIMIT_S = 3600
 #: Times that a placement of two clocks is routed: for a clock near the end of its reach, some do and some do not.
@@ -35,15 +36,15 @@ def place_design(
     seed: int,
     more: Sequence[str] = (),
     *,
+    placing: Sequence[str] = (),
     outputs: Sequence[str] = (),
     platform: Platform = GENERIC,
 ) -> Placement:
     """Place and route ``top.json`` in ``folder``, a netlist of cells for ``platform``.
 
-    Each seed has a floorplan of its own, on which more depends than on what nextpnr makes of it. A design with two
-    clocks fills its device: it is placed, refined and routed in three steps, the last of them again with another seed
-    of the router while the clock is missed that is within reach. If the router does not end, it routes once more
-    without ripping up wires that are too slow.
+    Each seed has a floorplan of its own. A design with two clocks fills its device: it is placed, refined and routed in
+    three steps, the last of them again with another seed of the router while the clock is missed that is within reach.
+    If the router does not end, it routes once more without ripping up wires that are too slow.
 
     Parameters
     ----------
@@ -55,9 +56,10 @@ def place_design(
         Of the floorplan and of nextpnr.
     more : sequence of str
         Options for each run of nextpnr.
+    placing : sequence of str
+        Options for the run that places.
     outputs : sequence of str
-        Options for what it writes of the design, once that is routed: of the last run of the router, which is the one
-        that is returned if it meets the clock.
+        Options for what the last run of the router writes, which is the one that is returned if it meets the clock.
     platform : Platform
         What the netlist is for.
 
@@ -75,12 +77,13 @@ def place_design(
     # The default router, though better for a small component, hardly ends on the whole core; with the default weight of
     # timing its placement is slower by a quarter; and without ripping up wires that are too slow the router leaves some
     # with detours.
-    more = ["--placer-heap-timingweight", "40", "--router", "router2", *more]
+    placing = ["--placer-heap-timingweight", "40", *placing]
+    more = ["--router", "router2", *more]
     if not platform.is_pumped:
-        options = ["--json", planned, "--seed", str(seed), *more, "--tmg-ripup", *outputs]
+        options = ["--json", planned, "--seed", str(seed), *placing, *more, "--tmg-ripup", *outputs]
         return _routed(folder, device, options, device.aim_mhz, name=str(seed), seed=seed)
     placed, clocks = f"placed-{seed}.json", f"clocks-{seed}.lpf"
-    options = ["--json", planned, "--seed", str(seed), *more, "--no-route", "--write", placed]
+    options = ["--json", planned, "--seed", str(seed), *placing, *more, "--no-route", "--write", placed]
     _run(folder, device, options, device.aim_mhz, log=f"nextpnr-place-{seed}.log")
     aim_mhz = _refine(folder / placed, folder / clocks, device)
     # The report of each net is what paths between both clocks are judged by.
@@ -91,7 +94,7 @@ def place_design(
 
 def _route(folder: Path, device: Device, options: Sequence[str], aim_mhz: float, *, seed: int) -> Placement:
     """Route what is placed until a run meets the clock, or that which is aimed at; returns the fastest."""
-    wanted_mhz = min(device.fmax_mhz, aim_mhz / MARGIN)
+    wanted_mhz = min(device.fmax_mhz, aim_mhz - _ROUTED_AHEAD)
     routed: list[Placement] = []
     for again in range(_ROUTES):
         name = f"{seed}-{again}" if again else str(seed)
@@ -118,19 +121,22 @@ def _refine(placed: Path, clocks: Path, device: Device) -> float:
     timing = Timing(module)
     # As if it were of the slowest grade, which estimates are about.
     scale = DELAYS[device.speed]
-    wanted_mhz = _AHEAD * scale * device.aim_mhz
-    refine(timing, mhz=wanted_mhz)
-    if replicate(timing, mhz=wanted_mhz):
+    wanted_mhz = device.aim_mhz / MARGIN
+    refined_mhz = scale * wanted_mhz + _REFINED_AHEAD
+    refine(timing, mhz=refined_mhz)
+    if replicate(timing, mhz=refined_mhz):
         # What leads to fewer sides has better places.
-        refine(timing, mhz=wanted_mhz)
+        refine(timing, mhz=refined_mhz)
     placed.write_text(json.dumps(netlist))
     longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)
-    reach = min(device.aim_mhz, REACH * 1000 / longest_ns) if longest_ns else device.aim_mhz
+    aim_mhz = wanted_mhz + _ROUTED_AHEAD
+    if longest_ns:
+        aim_mhz = min(aim_mhz, REACH * 1000 / longest_ns)
     nets = {name for name, net in module["netnames"].items() if timing.clocks & set(net["bits"])}
     clocks.write_text(
-        "".join(f'FREQUENCY NET "{name}" {reach * (2 if DOUBLE in name else 1):.3f} MHZ;\n' for name in sorted(nets))
+        "".join(f'FREQUENCY NET "{name}" {aim_mhz * (2 if DOUBLE in name else 1):.3f} MHZ;\n' for name in sorted(nets))
     )
-    return reach
+    return aim_mhz
 
 
 def _routed(

@@ -83,8 +83,8 @@ def _moves(
         if touched & cells:
             continue
         found = []
-        # Sorted, so that of equal moves the same one is made in every process.
-        for name in sorted(cells - settled):
+        # In order, so that of equal moves the same one is made in every process.
+        for name in sorted(cells - settled, reverse=True):
             move = _best_move(timing, slices, name, limit_ns)
             if move is None:
                 settled.add(name)
