@@ -42,11 +42,12 @@ def to_verilog(component, *, name: str, platform=None) -> str:
     -------
     str
     """
-    how = {"name": name, "emit_src": False, "strip_internal_attrs": True}
+    ports = None
     if platform_of(platform).is_pumped:
-        text, _ = verilog.convert_fragment(*_with_clocks(component, platform), **how)
-    else:
-        text = verilog.convert(component, platform=platform, **how)
+        component, ports = _with_clocks(component, platform)
+    text = verilog.convert(
+        component, platform=platform, name=name, ports=ports, emit_src=False, strip_internal_attrs=True
+    )
     return "\n".join(_shortened(text.splitlines())) + "\n"
 
 
