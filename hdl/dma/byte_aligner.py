@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.units import ErrorCode, Unit
+from ..memories.feature_memory import rotated
 from ..parts.fifo import push_signature
 from ..parts.isa import ErrorReport, report_error
 from .load_chunks import step_layout
@@ -50,7 +51,7 @@ class ByteAligner(wiring.Component):
     room : In(1), reserve : Out(1)
         A chunk may begin, and one begins: it comes a cycle later.
     chunks : Out(push_signature(chunk_layout))
-        Registered.
+        Registered, but for the last choice of ``data``.
     halt : In(1)
         From the next cycle on all chunks are void, until reset.
     strayed : Out(ErrorReport)
@@ -93,15 +94,12 @@ class ByteAligner(wiring.Component):
             m.d.sync += holding.eq(0)
         m.d.sync += stopped.eq(stopped | self.halt | move & step.out_of_range)
 
-        window = Cat(held, beat.payload)
         m.d.sync += [
             chunk.valid.eq(move),
             chunk.payload.void.eq(stopped | step.out_of_range),
             [chunk.payload[name].eq(step[name]) for name in ("memory", "address", "count", "last")],
-            chunk.payload.data.eq(
-                Mux(step.is_fill, step.value.replicate(self.config.axi.data_bytes), window >> (step.offset << 3))
-            ),
         ]
+        m.d.comb += chunk.payload.data.eq(self._elaborate_data(m, held))
         m.d.sync += [
             report_error(
                 self.strayed, ErrorCode.ADDRESS_RANGE, Mux(step.is_fill, Unit.FILL, Unit.LOAD), step.index, step.address
@@ -109,3 +107,26 @@ class ByteAligner(wiring.Component):
             self.strayed.valid.eq(move & step.out_of_range & ~stopped),
         ]
         return m
+
+    def _elaborate_data(self, m: Module, held: Signal) -> Value:
+        """The bytes of a chunk, a cycle after its step: two beats shifted by ``offset`` bytes.
+
+        Of the two bytes that may come to a place of the held beat, one is in the chunk: so the beats are one, which is
+        rotated, half of the way in front of the registers and half behind them.
+        """
+        step, beat = self.steps.payload, self.beats.payload
+        near_bits = len(step.offset) // 2
+        near, far = step.offset[:near_bits], step.offset[near_bits:]
+        is_fill, value, left = (Signal.like(part, reset_less=True) for part in (step.is_fill, step.value, near))
+        half = Signal.like(held, reset_less=True)
+        mixed = Cat(
+            Mux(place < step.offset, beat.word_select(place, 8), held.word_select(place, 8))
+            for place in range(self.config.axi.data_bytes)
+        )
+        m.d.sync += [
+            is_fill.eq(step.is_fill),
+            value.eq(step.value),
+            left.eq(near),
+            half.eq(rotated(mixed, far, unit=1 << near_bits)),
+        ]
+        return Mux(is_fill, value.replicate(self.config.axi.data_bytes), rotated(half, left))

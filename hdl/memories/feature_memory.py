@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
@@ -13,7 +13,7 @@ from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.pipeline import delay
 
-__all__ = ["FETCH_LATENCY", "WRITE_LATENCY", "FeatureMemory", "feature_write_layout"]
+__all__ = ["FETCH_LATENCY", "WRITE_LATENCY", "FeatureMemory", "feature_write_layout", "rotated"]
 
 #: From an address to its word: bank addresses, RAM, rotate in two stages.
 FETCH_LATENCY = 1 + RAM_LATENCY + 2
@@ -33,9 +33,9 @@ def feature_write_layout(config: Config) -> data.StructLayout:
     )
 
 
-def _rotate(word, byte_count: int, amount, unit: int):
-    """``word`` of ``byte_count`` bytes, rotated right (towards byte 0) by ``amount * unit`` bytes."""
-    return (Cat(word, word) >> (amount << ceil_log2(8 * unit)))[: 8 * byte_count]
+def rotated(word: Value, amount: Value, *, unit: int = 1) -> Value:
+    """``word`` with its bytes rotated right (towards byte 0) by ``amount * unit``; ``unit`` is a power of two."""
+    return (Cat(word, word) >> (amount << ceil_log2(8 * unit)))[: len(word)]
 
 
 class FeatureMemory(wiring.Component):
@@ -127,10 +127,10 @@ class FeatureMemory(wiring.Component):
         fine_offset = Signal(fine_bits, reset_less=True)
         m.d.comb += merged.eq((odd.read_data & mask) | (even.read_data & ~mask))
         m.d.sync += [
-            coarse.eq(_rotate(merged, self.lanes, offset[fine_bits:], 1 << fine_bits)),
+            coarse.eq(rotated(merged, offset[fine_bits:], unit=1 << fine_bits)),
             fine_offset.eq(offset[:fine_bits]),
         ]
-        m.d.comb += self.read_word.eq(delay(m, _rotate(coarse, self.lanes, fine_offset, 1), 1, name="word"))
+        m.d.comb += self.read_word.eq(delay(m, rotated(coarse, fine_offset), 1, name="word"))
 
     def _elaborate_write(self, m: Module) -> None:
         offset_bits = ceil_log2(self.lanes)
@@ -156,7 +156,7 @@ class FeatureMemory(wiring.Component):
         first = Cat((offset <= position) & (end > position) for position in range(self.lanes))
         second = Cat(end > position + self.lanes for position in range(self.lanes))
         # Both banks take the same rotated bytes, and each enables the part that lies in it.
-        rotated = _rotate(taken.data, self.lanes, (self.lanes - offset)[:offset_bits], 1)
+        turned = rotated(taken.data, (self.lanes - offset)[:offset_bits])
         for ram, address, enable in (
             (even, even_address, Mux(is_odd, second, first)),
             (odd, odd_address, Mux(is_odd, first, second)),
@@ -166,5 +166,5 @@ class FeatureMemory(wiring.Component):
             m.d.sync += [write_enable.eq(Mux(valid, enable, 0)), write_address.eq(address)]
             m.d.comb += [ram.write_enable.eq(write_enable), ram.write_address.eq(write_address)]
         data_register = Signal(8 * self.lanes, reset_less=True)
-        m.d.sync += data_register.eq(rotated)
+        m.d.sync += data_register.eq(turned)
         m.d.comb += [even.write_data.eq(data_register), odd.write_data.eq(data_register)]
