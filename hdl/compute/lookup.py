@@ -15,7 +15,7 @@ from ...golden.units import ErrorCode, Unit
 from ..engines.engine import step_layout
 from ..engines.fields import step_fields, take_fields
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, report_error
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, is_beyond, report_error
 from ..parts.pipeline import delay
 from .foresight import foreseen_layout
 
@@ -119,8 +119,8 @@ class Lookup(wiring.Component):
         ]
         bad_address, bad_weight = Signal(), Signal()
         m.d.comb += [
-            bad_address.eq(reads & (self.address >= self.config.memory.feature_bytes)),
-            bad_weight.eq(uses_weights & (weight >= self.config.weight_words)),
+            bad_address.eq(reads & is_beyond(self.address, self.config.memory.feature_bytes)),
+            bad_weight.eq(uses_weights & is_beyond(weight, self.config.weight_words)),
             self.reads.eq(reads),
             self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
             self.weight.eq(weight),

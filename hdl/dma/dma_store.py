@@ -13,7 +13,7 @@ from ...golden.units import ErrorCode, Unit
 from ..bus.axi import Response, WriteSignature
 from ..bus.burst import BurstSplitter
 from ..parts.fifo import Buffer, Fifo
-from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error, report_first, unit_members
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, is_beyond, report_error, report_first, unit_members
 from .loop_nest import LoopNest, Nest
 from .store_beats import StoreBeats, feature_word_layout
 
@@ -145,7 +145,7 @@ class DmaStore(wiring.Component):
         with m.If(rows.ready):
             m.d.sync += [
                 checked.eq(rows.valid),
-                out_of_range.eq(end[ceil_log2(self.config.memory.feature_bytes) :].any()),
+                out_of_range.eq(is_beyond(end, self.config.memory.feature_bytes)),
                 local.eq(row.pointer.local),
                 run.address.eq(row.pointer.external),
                 run.last_byte.eq(row.context.last_byte),

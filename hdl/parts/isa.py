@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from amaranth.hdl import Module, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.engines.engine import Engine
@@ -16,6 +17,7 @@ __all__ = [
     "ErrorReport",
     "command_shape",
     "field_shape",
+    "is_beyond",
     "report_error",
     "report_first",
     "unit_members",
@@ -81,6 +83,11 @@ def report_error(target: data.View, code: ErrorCode, unit: Unit, index, address=
         target.index.eq(index),
         target.address.eq(address),
     ]
+
+
+def is_beyond(place: Value, size: int) -> Value:
+    """Whether a memory of ``size`` entries, a power of two, has no ``place``: by bits, without a chain of carries."""
+    return place[ceil_log2(size) :].any()
 
 
 def unit_members() -> dict[str, wiring.Member]:

@@ -14,7 +14,7 @@ from ..engines import COMPONENTS
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.isa import ErrorReport, command_shape, report_error
+from ..parts.isa import ErrorReport, command_shape, is_beyond, report_error
 from ..parts.pipeline import delay, spread
 from .group_walk import GroupWalk
 from .place import Place
@@ -147,7 +147,7 @@ class Results(wiring.Component):
         values = {"overflows": overflows, "serves": serve, "index": group.place.index, "word": group.word}
         late = {name: delay(m, value, 1, name=f"{name}_for_error") for name, value in values.items()}
         code = Mux(late["overflows"], ErrorCode.OVERFLOW, ErrorCode.ADDRESS_RANGE)
-        is_outside = late["serves"] & (late["word"] >= self.config.parameter_words)
+        is_outside = late["serves"] & is_beyond(late["word"], self.config.parameter_words)
         m.d.sync += [
             report_error(self.error, code, Unit.WRITE_BACK, late["index"], late["word"]),
             self.error.valid.eq(late["overflows"] | is_outside),

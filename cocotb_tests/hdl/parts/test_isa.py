@@ -9,7 +9,7 @@ from amaranth.sim import Simulator, SimulatorContext
 
 from lutterfly.golden import isa
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.parts.isa import ErrorReport, command_shape, report_error, report_first, view
+from lutterfly.hdl.parts.isa import ErrorReport, command_shape, is_beyond, report_error, report_first, view
 
 FORMATS = [isa.SYNC, isa.LOAD, isa.STORE, isa.FILL, isa.COMPUTE]
 
@@ -80,3 +80,17 @@ def test_the_first_error_is_kept_and_of_several_the_latest_stage() -> None:
     assert once([1, 1])[0] == (1, 6, 0x100)
     # Only the first one is valid; and for one cycle.
     assert [valid for valid, _, _ in once([1, 0], [0, 0], [0, 1], [1, 1])] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 64, 1 << 10])
+def test_a_place_beyond_a_memory(size: int) -> None:
+    place = Signal(10)
+
+    async def bench(context: SimulatorContext) -> None:
+        for value in range(1 << len(place)):
+            context.set(place, value)
+            assert context.get(is_beyond(place, size)) == (value >= size)
+
+    simulator = Simulator(Module())
+    simulator.add_testbench(bench)
+    simulator.run()
