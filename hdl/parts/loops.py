@@ -135,26 +135,21 @@ class Loops(wiring.Component):
         tile = Signal(self.word_bits, reset_less=True)
         start = Signal(self.word_bits, reset_less=True)
         next_word = Signal(self.word_bits)
-        next_tile = Signal()
-        m.d.comb += [
-            # Not `word + step`, which would have the sum wait for the step.
-            next_word.eq(Mux(self.step, self.word + 1, self.word)),
-            next_tile.eq(Mux(self.command.tile_inner, ~end_inner, end_inner & end_middle)),
-        ]
+        # Not `word + step`, which would have the sum wait for the step.
+        m.d.comb += next_word.eq(Mux(self.step, self.word + 1, self.word))
         m.d.sync += self.word.eq(next_word)
         if self.count_bits:
             # The results of a window have the same words.
             with m.If(self.advance & ~window_ends):
                 m.d.sync += self.word.eq(tile)
+        ends, tile_ends = self._elaborate_loops(m, loops, leaves)
         with m.If(leaves):
-            with m.If(next_tile):
+            with m.If(tile_ends):
                 m.d.sync += tile.eq(next_word)
             with m.Elif(self.command.tile_inner):
                 m.d.sync += [self.word.eq(start), tile.eq(start)]
             with m.Else():
                 m.d.sync += self.word.eq(tile)
-        ends = self._elaborate_loops(m, loops, leaves)
-
         with m.If(self.load):
             m.d.sync += [self.word.eq(self.first_word), tile.eq(self.first_word), start.eq(self.first_word)]
 
@@ -165,10 +160,20 @@ class Loops(wiring.Component):
         ]
         return m
 
-    def _elaborate_loops(self, m: Module, loops: dict[str, _Loop], leaves: Value) -> Signal:
+    def _elaborate_loops(self, m: Module, loops: dict[str, _Loop], leaves: Value) -> tuple[Signal, Signal]:
         """Move the innermost loop on, and where one was at its end the next one as well; whether all are at their
-        ends."""
-        ends = Signal(reset_less=True)
+        ends, and whether the next window is of another tile."""
+        ends, tile_ends = Signal(reset_less=True), Signal(reset_less=True)
+
+        def tell(command: data.View, at_end: dict[str, Value]) -> list:
+            """What follows from which loops are at their ends."""
+            inner, tile_inner = at_end["inner"], command.tile_inner
+            return [
+                ends.eq(Cat(at_end.values()).all()),
+                tile_ends.eq(Mux(tile_inner, ~inner, inner & at_end["middle"])),
+                self.last_tile.eq(Mux(tile_inner, inner, at_end["outer"])),
+            ]
+
         with m.If(leaves):
             moves, ends_next = Const(1), {}
             for name in reversed(loops):
@@ -176,18 +181,12 @@ class Loops(wiring.Component):
                     m.d.sync += loops[name].move_on(self.command)
                 ends_next[name] = Mux(moves, loops[name].ends_next, loops[name].at_end)
                 moves &= loops[name].at_end
-            m.d.sync += [
-                ends.eq(Cat(ends_next.values()).all()),
-                self.last_tile.eq(Mux(self.command.tile_inner, ends_next["inner"], ends_next["outer"])),
-            ]
+            m.d.sync += tell(self.command, ends_next)
         with m.If(self.load):
             are_single = {name: self.first[name] == 1 for name in loops}
             m.d.sync += [loop.begin(self.first) for loop in loops.values()]
-            m.d.sync += [
-                ends.eq(Cat(are_single.values()).all()),
-                self.last_tile.eq(Mux(self.first.tile_inner, are_single["inner"], are_single["outer"])),
-            ]
-        return ends
+            m.d.sync += tell(self.first, are_single)
+        return ends, tile_ends
 
     def _elaborate_results(self, m: Module) -> tuple[Value, Value]:
         """The loop over the results of a window: whether its last one is left, and whether that is the current one."""
@@ -211,26 +210,23 @@ class Loops(wiring.Component):
         adder does for all pointers.
         """
         names = ("outer", "middle", "inner", *(["result"] if self.count_bits else []))
-        starts = {name: Signal(name=f"{name}_starts", reset_less=True) for name in names}
-        moving, loaded = Signal(range(len(names)), reset_less=True), Signal(reset_less=True)
-        m.d.sync += [
-            loaded.eq(self.load),
-            starts["outer"].eq(leaves & end_inner & end_middle),
-            starts["middle"].eq(leaves & end_inner),
-            starts["inner"].eq(leaves),
-            moving.eq(Mux(end_inner, ~end_middle, 2)),
-        ]
-        if self.count_bits:
-            m.d.sync += starts["result"].eq(self.advance)
-            with m.If(~window_ends):
-                m.d.sync += moving.eq(3)
         base = {name: Signal(isa.LOCAL_BITS, name=f"{name}_base", reset_less=True) for name in names}
         pitch = {name: self.pitch if name == "result" else self.command[f"{self.side}_{name}"] for name in names}
+        starts = {name: Signal(name=f"{name}_starts", reset_less=True) for name in names}
+        leaving = {"outer": leaves & end_inner & end_middle, "middle": leaves & end_inner, "inner": leaves}
+        moving, by = Signal(range(len(names)), reset_less=True), Signal(signed(isa.LOCAL_BITS), reset_less=True)
+        moves = Mux(end_inner, ~end_middle, 2)
+        if self.count_bits:
+            leaving["result"] = self.advance
+            moves = Mux(window_ends, moves, 3)
+        m.d.sync += [starts[name].eq(self.load | leaving[name]) for name in names]
+        m.d.sync += [moving.eq(moves), by.eq(Array(pitch.values())[moves])]
         moved = Signal(isa.LOCAL_BITS)
-        m.d.comb += moved.eq(Array(base.values())[moving] + Array(pitch.values())[moving])
+        m.d.comb += moved.eq(Array(base.values())[moving] + by)
         for name in names:
             with m.If(starts[name]):
                 m.d.sync += base[name].eq(moved)
-            with m.If(loaded):
-                m.d.sync += base[name].eq(self.command[self.side])
+        # A command's own pointer is a pitch from zero: no choice is left behind the sum, and none more in front of it.
+        with m.If(self.load):
+            m.d.sync += [moving.eq(0), by.eq(self.first[self.side]), base["outer"].eq(0)]
         m.d.comb += self.pointer.eq(base[names[-1]])

@@ -183,8 +183,8 @@ class LoopsProof(Proof):
         # Where the current iteration of each loop begins, and where it did a cycle ago.
         pointer = {name: Signal(self.bits, name=f"pointer_{name}") for name in self.names}
         before = {name: Signal(self.bits, name=f"before_{name}") for name in self.names}
-        ran, tile = Signal(), Signal(self.word_bits)
-        m.d.sync += ran.eq(counters.runs)
+        ran, loaded, tile = Signal(), Signal(), Signal(self.word_bits)
+        m.d.sync += [ran.eq(counters.runs), loaded.eq(unit.load)]
         expected = command[self.side]
         for name in self.names:
             expected = (expected + offsets[name])[: self.bits]
@@ -192,9 +192,16 @@ class LoopsProof(Proof):
             m.d.sync += before[name].eq(pointer[name])
         with m.If(ran):
             m.d.comb += Assert(unit.pointer[: self.bits] == before[self.names[-1]])
-            m.d.comb += [Assert(found.base[name][: self.bits] == before[name]) for name in self.names]
+            m.d.comb += [
+                # A command's own pointer is on its way, and counts from zero.
+                Assert(
+                    found.base[name][: self.bits] == (Mux(loaded, 0, before[name]) if name == "outer" else before[name])
+                )
+                for name in self.names
+            ]
 
         m.d.comb += tile.eq(first_word + Mux(command.tile_inner, words["inner"], words["outer"]))
+        tile_ends = Mux(command.tile_inner, ~counters.at_last(["inner"]), counters.at_last(["middle", "inner"]))
         last_tile = Mux(command.tile_inner, counters.at_last(["inner"]), counters.at_last(["outer"]))
         with m.If(counters.runs):
             m.d.comb += [
@@ -202,6 +209,7 @@ class LoopsProof(Proof):
                 Assert(unit.row_ends == counters.at_last(self.names[2:])),
                 Assert(unit.last == counters.at_last(self.names)),
                 Assert(found.ends == counters.at_last(NAMES)),
+                Assert(found.tile_ends == tile_ends),
                 Assert(unit.last_tile == last_tile),
                 Assert((step < steps) | (step == 0)),
                 Assert(found.tile == tile),
@@ -287,11 +295,17 @@ def test_a_broken_loop_nest_is_found(old: str, new: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("~end_inner, end_inner & end_middle", "~end_inner, end_inner"),
+        ('~inner, inner & at_end["middle"]', "~inner, inner"),
         ("self.word.eq(start), tile.eq(start)", "self.word.eq(tile)"),
-        ('ends_next["inner"], ends_next["outer"]', 'ends_next["middle"], ends_next["outer"]'),
-        ('are_single["inner"], are_single["outer"]', 'are_single["inner"], are_single["middle"]'),
-        ('starts["middle"].eq(leaves & end_inner)', 'starts["middle"].eq(leaves)'),
+        ('inner, at_end["outer"]', 'inner, at_end["middle"]'),
+        ("tell(self.command, ends_next)", "tell(self.first, ends_next)"),
+        ("tell(self.first, are_single)", "tell(self.command, are_single)"),
+        ("tile_ends.eq(Mux(tile_inner, ~inner", "tile_ends.eq(Mux(tile_inner, inner"),
+        ('"middle": leaves & end_inner,', '"middle": leaves,'),
+        ("[moving.eq(0), by.eq", "[by.eq"),
+        ("by.eq(self.first[self.side])", "by.eq(self.command[self.side])"),
+        (', base["outer"].eq(0)]', "]"),
+        ("self.load | leaving[name]", "leaving[name]"),
         ("Mux(end_inner, ~end_middle, 2)", "Mux(end_inner, 1, 2)"),
         ("self.has_two, self.left == 2", "self.has_two, self.left == 1"),
         ("self.has_two, self.left == 2", "self.has_one, self.left == 2"),
@@ -311,8 +325,8 @@ def test_broken_loops_are_found(old: str, new: str, tmp_path: Path) -> None:
         ("with m.If(self.advance & ~window_ends)", "with m.If(self.advance & window_ends)"),
         ("is_last.eq(results_left == 1)", "is_last.eq(results_left == 2)"),
         ("results_left.eq(self.more), is_last.eq(self.more == 0)", "results_left.eq(self.more), is_last.eq(0)"),
-        ("with m.If(~window_ends):", "with m.If(window_ends):"),
-        ('starts["result"].eq(self.advance)', 'starts["result"].eq(leaves)'),
+        ("Mux(window_ends, moves, 3)", "Mux(window_ends, 3, moves)"),
+        ('leaving["result"] = self.advance', 'leaving["result"] = leaves'),
         ("end_inner & window_ends if", "end_inner if"),
     ],
 )
