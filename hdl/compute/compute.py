@@ -216,7 +216,7 @@ class Compute(wiring.Component):
         for code in engine.latencies:
             name = specification(code).name
             selected = Signal(name=f"selected_{name}")
-            with m.If(windows.step.valid):
+            with m.If(windows.engine_valid):
                 m.d.sync += selected.eq(windows.engine == code)
             m.d.comb += engine.selected[name].eq(selected)
 

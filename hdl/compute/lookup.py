@@ -52,6 +52,7 @@ def lookup_members(config: Config) -> dict[str, wiring.Member]:
         ),
         "step": Out(step_layout(config, config.engines)),
         "engine": Out(_COMMAND["engine"].shape),
+        "engine_valid": Out(1),
         "address": Out(isa.LOCAL_BITS),
         "weight": Out(ceil_log2(config.weight_words)),
         "reads": Out(1),
@@ -71,7 +72,7 @@ class Lookup(wiring.Component):
         A step.
     halt : In(1)
         Give no step.
-    list_write, step, engine, address, weight, reads
+    list_write, step, engine, engine_valid, address, weight, reads
         See :class:`.windows.Windows`.
     problem : Out(ErrorReport)
         The address lies beyond the feature memory, or the weight word beyond the weight memory: in their cycle.
@@ -122,6 +123,7 @@ class Lookup(wiring.Component):
             bad_address.eq(reads & is_beyond(self.address, self.config.memory.feature_bytes)),
             bad_weight.eq(uses_weights & is_beyond(weight, self.config.weight_words)),
             self.reads.eq(reads),
+            self.engine_valid.eq(valid_address),
             self.step.valid.eq(valid_address & ~bad_address & ~bad_weight),
             self.weight.eq(weight),
         ]

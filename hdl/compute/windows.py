@@ -64,8 +64,8 @@ class Windows(wiring.Component):
         Entries of the step lists.
     step : Out(step_layout), engine : Out(4), address : Out(24), weight : Out
         One step: what its command says, its activation word's feature address and its weight word.
-    reads : Out(1)
-        ``address`` is one of a step that reads it; registered.
+    engine_valid, reads : Out(1)
+        ``engine`` is a step's, ``address`` that of one which reads it, even beyond a memory; registered.
     first, last : Out(1)
         The first, the last step of a command is issued.
     dependent : Out(1)
@@ -152,7 +152,7 @@ class Windows(wiring.Component):
             *(getattr(lookup.list_write, name).eq(getattr(self.list_write, name)) for name in ("addr", "data", "en")),
             *(
                 getattr(self, name).eq(getattr(lookup, name))
-                for name in ("step", "engine", "address", "weight", "reads")
+                for name in ("step", "engine", "engine_valid", "address", "weight", "reads")
             ),
         ]
 

@@ -24,7 +24,7 @@ from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.fields import step_fields
 from lutterfly.hdl.parts.isa import ErrorReport
 
-OUTPUTS = ("step", "engine", "address", "weight", "reads", "problem")
+OUTPUTS = ("step", "engine", "engine_valid", "address", "weight", "reads", "problem")
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
@@ -92,6 +92,7 @@ class Window:
         return {
             "step": {"valid": int(not bad_address and not bad_weight), **flags, "fields": self.issued(step)["fields"]},
             "engine": int(self.engine),
+            "engine_valid": 1,
             "address": address,
             "weight": self.weight % config.weight_words,
             "reads": int(reads),
@@ -128,6 +129,7 @@ async def every_step(dut, p_gap: float) -> None:
         if wanted is None:
             assert not found["step"]["valid"]
             assert not found["reads"]
+            assert not found["engine_valid"]
             assert not problem["valid"]
             continue
         wrong = wanted.pop("problem")
@@ -142,6 +144,6 @@ async def halts(dut) -> None:
     config = PRESETS[os.environ["PRESET"]]
     await start(dut, {"issue": 1, "issued": 0, "halt": 1, "list_write__en": 0})
     for _ in range(10):
-        step, reads, problem = await cycle(dut, {}, "step", "reads", "problem")
+        step, engine_valid, reads, problem = await cycle(dut, {}, "step", "engine_valid", "reads", "problem")
         step = unpack(step, step_layout(config, config.engines))
-        assert (step["valid"], reads, problem & 1) == (0, 0, 0)
+        assert (step["valid"], engine_valid, reads, problem & 1) == (0, 0, 0, 0)
