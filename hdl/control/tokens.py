@@ -50,7 +50,8 @@ class Tokens(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         count = Signal(_WAIT_BITS)
-        m.d.sync += count.eq(count + self.granted - Mux(self.take, self.needed, 0))
+        # What is left is worked out before it is known whether a command takes: that comes late.
+        m.d.sync += count.eq(Mux(self.take, (count - self.needed) + self.granted, count + self.granted))
         m.d.sync += self.left.eq((count != 0) | (self.granted != 0))
         m.d.comb += self.enough.eq(count >= self.needed)
         checks = Assertions(m, platform)

@@ -38,7 +38,7 @@ MUTATIONS = (
     (flight, "finished + self.finished - (self.completed & ~by_itself)", "finished + self.finished - self.completed"),
     (queue, 'with m.State("DRAIN"), m.If(parts.flight.idle):', 'with m.State("DRAIN"):'),
     (tokens, "enough.eq(count >= self.needed)", "enough.eq((count >= self.needed) | (self.needed == 1))"),
-    (tokens, "count + self.granted - Mux(self.take", "count + Mux(self.take, 0, self.granted) - Mux(self.take"),
+    (tokens, "(count - self.needed) + self.granted", "count - self.needed"),
     (dispatch, "m.d.sync += [port.valid.eq(0) for port in ports]", "m.d.sync += ports[0].valid.eq(0)"),
     (legality, "unused.eq(compute.argument[end:].any())", "unused.eq(compute.argument[end + 1 :].any())"),
     (
