@@ -186,16 +186,17 @@ class Compute(wiring.Component):
     ) -> None:
         """Give each engine its steps, words and weights, and the multipliers that it borrows."""
         step = delay(m, windows.step, FETCH_LATENCY, name="step")
+        valid = delay(m, windows.step.valid, FETCH_LATENCY - 1, name="valid")
         code = delay(m, windows.engine, FETCH_LATENCY - 1, name="engine")
 
-        def is_of(codes: Iterable[Engine], name: str) -> Value:
+        def is_of(codes: Iterable[Engine], name: str, steps: Value | int = 1) -> Value:
             """Whose step it is, from a register: that leads to each lane."""
-            return delay(m, Cat(code == own for own in codes).any(), 1, name=f"is_of_{name}")
+            return delay(m, Cat(code == own for own in codes).any() & steps, 1, name=f"is_of_{name}")
 
         for engine in engines:
             m.d.comb += [
                 engine.word.eq(features.read_word),
-                engine.step.valid.eq(step.valid & is_of(engine.latencies, component_name(engine))),
+                engine.step.valid.eq(is_of(engine.latencies, component_name(engine), valid)),
                 engine.step.clear.eq(step.clear),
                 engine.step.fire.eq(step.fire),
                 *(engine.step[flag].eq(is_of([own], flag)) for flag, own in engine.flags.items()),
