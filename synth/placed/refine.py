@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from .delays import Place, net_of
-from .slices import Mover, Site, Slices, mover_of
+from .delays import Place, net_of, wire
+from .slices import Mover, Site, Slices, movers_of
 from .timing import Path, Timing
 
 __all__ = ["refine"]
@@ -103,18 +103,17 @@ def _moves(
 
 def _best_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _Move | None:
     """Where a cell that can move has the shortest paths, if that is better than where it is."""
-    mover, now = mover_of(name, timing), timing.places[name]
-    if mover is None or now is None:
-        return None
-    longest = _longest(timing, mover, now)
-    if longest <= limit_ns:
-        return None
+    now = timing.places[name]
     better = []
-    for place in _around(timing, slices, mover):
-        gain = longest - _longest(timing, mover, place)
-        if gain >= _LEAST_GAIN:
-            better.append((gain, place))
-    for gain, place in sorted(better, reverse=True):
+    for number, mover in enumerate(movers_of(name, timing) if now is not None else []):
+        longest = _longest(timing, mover, now)
+        if longest <= limit_ns:
+            continue
+        for place in _around(timing, slices, mover):
+            gain = longest - _longest(timing, mover, place)
+            if gain >= _LEAST_GAIN:
+                better.append((gain, -number, place, mover))
+    for gain, _, place, mover in sorted(better, key=lambda found: found[:3], reverse=True):
         if (sites := slices.free(place, mover)) is not None:
             return _Move(gain, sites, {moving: slices.site(moving) for moving in sites})
     return None
@@ -129,7 +128,8 @@ def _carry_out(moves: Iterable[Mapping[str, Site]], timing: Timing, slices: Slic
 
 def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:
     """Nets, cells and ports at which paths come in."""
-    ports_of = ((mover.register, _ENDS), (mover.table, "ABCDM" if mover.upper else "ABCD"), (mover.upper, "ABCD"))
+    ends = [port for port in _ENDS if port != "M" or mover.upper is None]
+    ports_of = ((mover.register, ends), (mover.table, "ABCDM" if mover.upper else "ABCD"), (mover.upper, "ABCD"))
     for cell, port in ((name, port) for name, ports in ports_of if name for port in ports):
         net = net_of(timing.cells[cell], port)
         if net is not None and net in timing.arrivals:
@@ -149,6 +149,8 @@ def _longest(timing: Timing, mover: Mover, place: Place) -> float:
     # Through its own table a register's value is one of those that come in there.
     left = {name: timing.left_from(net, place, but_to=mover.table) for name, net in outputs.items()}
     if mover.upper is not None and mover.table is not None:
+        if mover.register is not None:
+            left[mover.table] = wire(place, "OFX", place, "M") + timing.setup(mover.register, "M")
         left[mover.upper] = timing.setup(mover.table, "F1") + left.get(mover.table, 0.0)
     for net, cell, port in _inputs(timing, mover):
         # What feeds itself moves with itself.

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .delays import WITHIN, Cell, Place, net_of
 from .timing import Timing
 
-__all__ = ["REGISTER", "Mover", "Site", "Slices", "mover_of"]
+__all__ = ["REGISTER", "Mover", "Site", "Slices", "movers_of"]
 
 #: Types of cells.
 REGISTER, _TABLE = "TRELLIS_FF", "TRELLIS_COMB"
@@ -26,15 +26,28 @@ _AROUND = 2
 
 class Mover(NamedTuple):
     """What moves at once: a register, with the table in front of it if that is in its slice; or a table, with the upper
-    half of it if it is one of five inputs."""
+    half of it if it is one of five inputs, and with the register that it leads to if it leads to nothing else."""
 
     register: str | None
     table: str | None
     upper: str | None = None
 
 
-def mover_of(name: str, timing: Timing) -> Mover | None:
-    """A register or a table with what has to move with it; None if it has to stay."""
+def movers_of(name: str, timing: Timing) -> list[Mover]:
+    """A register or a table with what has to move with it, and with what may; empty if it has to stay."""
+    movers = [] if (mover := _mover_of(name, timing)) is None else [mover]
+    # One of both alone only takes away from one wire what the other one gets.
+    front = name
+    if timing.cells[name]["type"] == REGISTER and (net := net_of(timing.cells[name], "M")) in timing.drivers:
+        front, _ = timing.drivers[net]
+    if (halves := _halves(front, timing)) is not None:
+        behind = timing.sinks.get(net_of(timing.cells[halves[0]], "OFX"), [])
+        if [(timing.cells[sink]["type"], port) for sink, port in behind] == [(REGISTER, "M")]:
+            movers.append(Mover(behind[0][0], *halves))
+    return movers
+
+
+def _mover_of(name: str, timing: Timing) -> Mover | None:
     cell = timing.cells[name]
     if (halves := _halves(name, timing)) is not None:
         return Mover(None, *halves)
@@ -119,7 +132,9 @@ class Slices:
                 for sites in (("K0", "K1"), ("FF0", "FF1"))
             )
             if self._has_room(mover, number, tables, registers):
-                named = ((mover.register, f"FF{number}"), (mover.table, f"K{number}"), (mover.upper, "K1"))
+                # The select of a table of five inputs takes what the lower half's register would come in by.
+                half = number if mover.upper is None else "1"
+                named = ((mover.register, f"FF{half}"), (mover.table, f"K{number}"), (mover.upper, "K1"))
                 return {name: Site(place, letter, position) for name, position in named if name is not None}
         return None
 
@@ -136,7 +151,7 @@ class Slices:
     def _has_room(self, mover: Mover, number: str, tables: Mapping[str, Cell], registers: Mapping[str, Cell]) -> bool:
         """Whether a half of a slice, which has these tables and registers, takes what moves."""
         if mover.upper is not None:
-            # Both halves, and its select is an input that registers would have, too.
+            # Both halves, and an input of a register.
             return not (registers or tables)
         if mover.register is not None:
             enable = _enable(self.cells[mover.register])

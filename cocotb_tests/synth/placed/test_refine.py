@@ -163,6 +163,23 @@ def test_both_halves_of_a_wide_table_come() -> None:
     assert longest(sketch) < 3.5
 
 
+def test_a_wide_table_and_its_register_come_together() -> None:
+    """Each alone would only take away from one wire what the other one gets."""
+    sketch = Sketch()
+    sketch.sum("a", "X10/Y10/SLICEA", "in")
+    sketch.wide("wide", "X90/Y10/SLICEA", ("a", "a"), "a")
+    sketch.register("b", "X90/Y10/SLICEC.FF0", "wide")
+    sketch.sum("c", "X90/Y10/SLICEB", "b")
+    for column in range(20, 90, 10):
+        sketch.table(f"t{column}", f"X{column}/Y10/SLICEA.K0", "in")
+    before = longest(sketch)
+    assert refine(Timing(sketch.module), mhz=250) == 1
+    assert [sketch.site(name) for name in ("wide", "wide_upper", "b")] == [
+        f"X50/Y10/SLICEB.{position}" for position in ("K0", "K1", "FF1")
+    ]
+    assert longest(sketch) < before - 3
+
+
 def test_registers_behind_one_another_all_come() -> None:
     sketch = Sketch()
     places = [(10, 10), (90, 20), (15, 90), (90, 80), (20, 10)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from placed_netlists import Sketch
 
-from lutterfly.synth.placed.slices import Mover, Site, Slices, mover_of
+from lutterfly.synth.placed.slices import Mover, Site, Slices, movers_of
 from lutterfly.synth.placed.timing import Timing
 
 HERE = (5, 5)
@@ -93,7 +93,11 @@ def test_a_table_of_five_inputs_needs_a_whole_slice() -> None:
     sketch.table("b", "X5/Y5/SLICEB.K0", "in")
     sketch.table("c", "X5/Y5/SLICEC.K1", "in")
     mover = Mover(None, "lower", "upper")
-    assert Slices(sketch.cells).free(HERE, mover) == {"lower": Site(HERE, "D", "K0"), "upper": Site(HERE, "D", "K1")}
+    halves = {"lower": Site(HERE, "D", "K0"), "upper": Site(HERE, "D", "K1")}
+    assert Slices(sketch.cells).free(HERE, mover) == halves
+    # Its register comes in by the input that the select leaves.
+    sketch.register("e", "X1/Y1/SLICEA.FF0", "lower")
+    assert Slices(sketch.cells).free(HERE, mover._replace(register="e")) == halves | {"e": Site(HERE, "D", "FF1")}
     sketch.register("d", "X5/Y5/SLICED.FF0", "in", clock="double_clk")
     assert Slices(sketch.cells).free(HERE, mover) is None
 
@@ -131,20 +135,32 @@ def test_what_moves_together() -> None:
     sketch.table("plain", "X1/Y2/SLICEB.K0", "a", "b")
     sketch.wide("lower", "X1/Y2/SLICEC", ("plain", "upper"), "b")
     sketch.wide("wider", "X1/Y2/SLICED", ("other", "more"), "b")
+    sketch.register("f", "X1/Y5/SLICEA.FF0", "lower")
+    sketch.register("g", "X1/Y5/SLICEB.FF0", "twice")
+    sketch.wide("twice", "X1/Y5/SLICEC", ("plain", "upper"), "b")
+    sketch.table("again", "X1/Y5/SLICED.K0", "twice")
     sketch.cell("widest", "TRELLIS_COMB", "X1/Y4/SLICED.K1", {"FXA": "wider"}, {"OFX": "wide_output"}, MODE="LOGIC")
     sketch.cell("memory", "TRELLIS_COMB", "X1/Y3/SLICEA.K0", {"A": "a"}, {"F": "word"}, MODE="DPRAM")
     sketch.cell("block", "DP16KD", "X2/Y4", {"CLKA": "clk"}, {"DOA0": "data"})
     timing = Timing(sketch.module)
-    movers = {name: mover_of(name, timing) for name in sketch.cells}
-    assert {name: mover for name, mover in movers.items() if mover is not None} == {
+    movers = {name: movers_of(name, timing) for name in sketch.cells}
+    lower, lower_register = Mover(None, "lower", "lower_upper"), Mover("f", "lower", "lower_upper")
+    twice = Mover(None, "twice", "twice_upper")
+    assert {name: found for name, found in movers.items() if found} == {
         # A table moves with the register in its slice, whoever else needs it.
-        "own": Mover("a", "own"),
-        "a": Mover("a", "own"),
-        "shared": Mover("b", "shared"),
-        "b": Mover("b", "shared"),
-        "c": Mover("c", None),
-        "e": Mover("e", None),
-        "plain": Mover(None, "plain"),
-        "lower": Mover(None, "lower", "lower_upper"),
-        "lower_upper": Mover(None, "lower", "lower_upper"),
+        "own": [Mover("a", "own")],
+        "a": [Mover("a", "own")],
+        "shared": [Mover("b", "shared")],
+        "b": [Mover("b", "shared")],
+        "c": [Mover("c", None)],
+        "e": [Mover("e", None)],
+        "plain": [Mover(None, "plain")],
+        # A table of five inputs may bring the register that it leads to, if it leads to nothing else.
+        "lower": [lower, lower_register],
+        "lower_upper": [lower, lower_register],
+        "f": [Mover("f", None), lower_register],
+        "twice": [twice],
+        "twice_upper": [twice],
+        "g": [Mover("g", None)],
+        "again": [Mover(None, "again")],
     }
