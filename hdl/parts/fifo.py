@@ -139,7 +139,8 @@ class Fifo(wiring.Component):
         ]
         # At least two places: one would have an address of no bits, which is no legal Verilog.
         depth = max(2, 1 << ceil_log2(self.depth))
-        for part, bits in enumerate(parts(Shape.cast(self.shape).width)):
+        ranges = parts(Shape.cast(self.shape).width)
+        for part, bits in enumerate(ranges):
             m.submodules[f"storage_{part}"] = storage = memory.Memory(
                 shape=bits.stop - bits.start, depth=depth, init=[]
             )
@@ -151,10 +152,12 @@ class Fifo(wiring.Component):
                 m.d.sync += write_pointer.eq(write_pointer + 1)
             with m.If(pop):
                 m.d.sync += read_pointer.eq(read_pointer + 1)
-            is_free = self.input.ready
-            if part:
-                is_free = Signal(name=f"is_free_{part}", init=part % 2)
-                m.d.sync += is_free.eq(has_room)
+            is_free: Value = self.input.ready
+            if len(ranges) > 1:
+                # A register of each part's own: synthesis would take those that are always equal for one.
+                is_own, is_inverted = Signal(name=f"is_own_{part}", init=1), part % 2 == 0
+                m.d.sync += is_own.eq(has_room ^ is_inverted)
+                is_free = is_own ^ is_inverted
             m.d.comb += [
                 write.addr.eq(write_pointer),
                 read.addr.eq(read_pointer),
