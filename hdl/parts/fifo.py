@@ -154,7 +154,7 @@ class Fifo(wiring.Component):
                 m.d.sync += read_pointer.eq(read_pointer + 1)
             is_free: Value = self.input.ready
             if len(ranges) > 1:
-                # A register of each part's own: synthesis would take those that are always equal for one.
+                # Not that of `ready` or of the part beside: synthesis takes those that are always equal for one.
                 is_own, is_inverted = Signal(name=f"is_own_{part}", init=1), part % 2 == 0
                 m.d.sync += is_own.eq(has_room ^ is_inverted)
                 is_free = is_own ^ is_inverted
