@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from .delays import Place, net_of, wire
+from .runs import Run, best_place, runs_of
 from .slices import Mover, Site, Slices, movers_of
 from .timing import Path, Timing
 
@@ -26,9 +27,12 @@ _ENDS = ("M", "LSR", "CE")
 
 class _Move(NamedTuple):
     gain: float
-    #: The cells that move, with their new sites, and those from which they come.
+    #: The cells that move, with their new sites, and those from which they come; each in an order in which sites are
+    #: free.
     sites: dict[str, Site]
     back: dict[str, Site]
+    #: Of which run they are, if they move as one.
+    run: Run = ()
 
 
 def refine(timing: Timing, *, mhz: float) -> int:
@@ -50,7 +54,7 @@ def refine(timing: Timing, *, mhz: float) -> int:
     slices, limit_ns = Slices(timing.cells), 1000 / mhz
     paths, moved, at_once = timing.paths(limit_ns), 0, _AT_ONCE
     # What has no better place, and how many moves it is known from: where others have moved since, it is asked again.
-    settled: set[str] = set()
+    settled: set[str | Run] = set()
     known = 0
     while moved < _MOST_MOVES:
         moves = _moves(timing, slices, paths, settled, limit_ns, at_once)
@@ -65,7 +69,7 @@ def refine(timing: Timing, *, mhz: float) -> int:
             _carry_out([move.back for move in reversed(moves)], timing, slices)
             timing.update()
             # A loop may lead back to a register through logic that stays where it is; moves may be in each other's way.
-            settled |= moves[0].back.keys() if len(moves) == 1 else set()
+            settled |= {*moves[0].back, moves[0].run} if len(moves) == 1 else set()
             at_once = 1
         else:
             paths, moved, at_once = later, moved + len(moves), _AT_ONCE
@@ -73,7 +77,7 @@ def refine(timing: Timing, *, mhz: float) -> int:
 
 
 def _moves(
-    timing: Timing, slices: Slices, paths: Iterable[Path], settled: set[str], limit_ns: float, most: int
+    timing: Timing, slices: Slices, paths: Iterable[Path], settled: set[str | Run], limit_ns: float, most: int
 ) -> list[_Move]:
     """Carry out the best moves of cells of the longest paths that can be made shorter, each of another path."""
     moves: list[_Move] = []
@@ -82,16 +86,16 @@ def _moves(
         cells = {path.start, path.end, *timing.tables(path)}
         if touched & cells:
             continue
-        found = []
         # In order, so that of equal moves the same one is made in every process.
-        for name in sorted(cells - settled, reverse=True):
-            move = _best_move(timing, slices, name, limit_ns)
-            if move is None:
-                settled.add(name)
-            else:
-                found.append(move)
+        names = sorted(cells - settled, reverse=True)
+        found = {name: move for name in names if (move := _best_move(timing, slices, name, limit_ns))}
+        settled.update(name for name in names if name not in found)
+        if not found:
+            runs = [run for run in runs_of(path, timing) if run not in settled]
+            found = {run: move for run in runs if (move := _best_move_of_run(timing, slices, run, limit_ns))}
+            settled.update(run for run in runs if run not in found)
         if found:
-            move = max(found, key=lambda move: move.gain)
+            move = max(found.values(), key=lambda move: move.gain)
             _carry_out([move.sites], timing, slices)
             moves.append(move)
             touched |= cells
@@ -117,6 +121,11 @@ def _best_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _M
         if (sites := slices.free(place, mover)) is not None:
             return _Move(gain, sites, {moving: slices.site(moving) for moving in sites})
     return None
+
+
+def _best_move_of_run(timing: Timing, slices: Slices, run: Run, limit_ns: float) -> _Move | None:
+    best = best_place(timing, slices, run, limit_ns, _LEAST_GAIN)
+    return None if best is None else _Move(*best, {name: slices.site(name) for name in reversed(best[1])}, run)
 
 
 def _carry_out(moves: Iterable[Mapping[str, Site]], timing: Timing, slices: Slices) -> None:
@@ -147,7 +156,7 @@ def _longest(timing: Timing, mover: Mover, place: Place) -> float:
     """The longest path to, from or through what moves, if it stands at ``place``."""
     outputs, paths = _outputs(timing, mover), []
     # Through its own table a register's value is one of those that come in there.
-    left = {name: timing.left_from(net, place, but_to=mover.table) for name, net in outputs.items()}
+    left = {name: timing.left_from(net, place, but_to=(mover.table,)) for name, net in outputs.items()}
     if mover.upper is not None and mover.table is not None:
         if mover.register is not None:
             left[mover.table] = wire(place, "OFX", place, "M") + timing.setup(mover.register, "M")

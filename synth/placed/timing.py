@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 from ...hdl.parts.pumped_multipliers import DOUBLE
@@ -125,13 +126,13 @@ class Timing:
             default=None,
         )
 
-    def left_from(self, net: int, place: Place | None, *, but_to: str | None = None) -> float:
+    def left_from(self, net: int, place: Place | None, *, but_to: Container[str | None] = ()) -> float:
         """The longest delay from a net's driver, if that stands at ``place``, to an end, not through ``but_to``."""
         output, left = self.drivers[net][1], 0.0
         for name, port in self.sinks.get(net, ()):
             if self._is_end(name, port):
                 left = max(left, wire(place, output, self.places[name], port) + self.setup(name, port))
-        for arc in (arc for arc in self._after.get(net, ()) if arc.cell != but_to):
+        for arc in (arc for arc in self._after.get(net, ()) if arc.cell not in but_to):
             there = wire(place, output, self.places[arc.cell], arc.port)
             left = max(left, there + arc.delay + self._left.get(arc.net, 0.0))
         return left

@@ -12,7 +12,8 @@ from placed_netlists import Sketch, check_sites, designs
 
 from lutterfly.synth.placed import refine as module
 from lutterfly.synth.placed.refine import refine
-from lutterfly.synth.placed.slices import Site, Slices
+from lutterfly.synth.placed.runs import Run
+from lutterfly.synth.placed.slices import Mover, Site, Slices
 from lutterfly.synth.placed.timing import Timing
 from oracles.kept import PATIENT
 
@@ -75,6 +76,26 @@ def test_what_makes_a_path_longer_is_taken_back(monkeypatch: pytest.MonkeyPatch)
     assert refine(Timing(sketch.module), mhz=200) == 0
     assert sites(sketch) == before
     assert "b" in asked
+
+
+def test_a_run_that_makes_a_path_longer_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    sketch = Sketch()
+    for name, place in (("first", "X10/Y40"), ("second", "X11/Y40")):
+        sketch.table(name, f"{place}/SLICEA.K0", "a" if name == "first" else "first")
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in")
+    sketch.register("b", "X12/Y10/SLICEA.FF0", "second")
+    before, asked = sites(sketch), []
+
+    def worst_place(timing: Timing, slices: Slices, run: Run, *limits: float) -> tuple[float, dict[str, Site]]:
+        asked.append(run)
+        assert len(asked) < 9
+        return 1.0, {"first": Site((99, 90), "A", "K0"), "second": Site((99, 90), "A", "K1")}
+
+    monkeypatch.setattr(module, "_best_move", lambda *_: None)
+    monkeypatch.setattr(module, "best_place", worst_place)
+    assert refine(Timing(sketch.module), mhz=200) == 0
+    assert sites(sketch) == before
+    assert asked == [(Mover(None, "first"), Mover(None, "second"))]
 
 
 def test_of_equal_moves_that_of_the_last_name_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
