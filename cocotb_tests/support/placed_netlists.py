@@ -8,6 +8,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from lutterfly.synth.placed.timing import Timing
+
 
 class Sketch:
     """A module as nextpnr writes it. Nets are called by names; each cell drives one, and ``site`` is its place."""
@@ -65,6 +67,11 @@ class Sketch:
     def site(self, name: str) -> str:
         """Where a cell stands."""
         return self.cells[name]["attributes"]["NEXTPNR_BEL"]
+
+
+def longest(sketch: Sketch) -> float:
+    """The longest path in ns; there has to be one."""
+    return max(path.delay_ns for path in Timing(sketch.module).paths(0.0))
 
 
 @st.composite

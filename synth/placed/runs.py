@@ -44,7 +44,7 @@ def best_place(
     longest = _longest(timing, run, {})
     if longest <= limit_ns:
         return None
-    cells = [name for mover in run for name in _cells(mover)]
+    cells = _cells(run)
     gains = ((longest - _longest(timing, run, dict.fromkeys(cells, at)), at) for at in _around(timing, slices, run))
     for gain, place in sorted((found for found in gains if found[0] >= least_gain), reverse=True):
         if (sites := _free(slices, place, run)) is not None:
@@ -52,8 +52,8 @@ def best_place(
     return None
 
 
-def _cells(mover: Mover) -> list[str]:
-    return [name for name in mover if name is not None]
+def _cells(run: Run) -> list[str]:
+    return [name for mover in run for name in mover if name is not None]
 
 
 def _table(mover: Mover) -> str:
@@ -76,7 +76,7 @@ def _around(timing: Timing, slices: Slices, run: Run) -> Iterator[Place]:
 
 def _free(slices: Slices, place: Place, run: Run) -> dict[str, Site] | None:
     """Sites in a tile for all cells of a run; None if there are too few."""
-    before = {name: slices.site(name) for mover in run for name in _cells(mover)}
+    before = {name: slices.site(name) for name in _cells(run)}
     sites: dict[str, Site] = {}
     for mover in run:
         found = slices.free(place, mover) or {}

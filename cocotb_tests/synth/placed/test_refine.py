@@ -8,7 +8,7 @@ import itertools
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placed_netlists import Sketch, check_sites, designs
+from placed_netlists import Sketch, check_sites, designs, longest
 
 from lutterfly.synth.placed import refine as module
 from lutterfly.synth.placed.refine import refine
@@ -32,10 +32,6 @@ def line(**far: str) -> Sketch:
 
 def sites(sketch: Sketch) -> dict[str, str]:
     return {name: sketch.site(name) for name in sketch.cells}
-
-
-def longest(sketch: Sketch) -> float:
-    return max(path.delay_ns for path in Timing(sketch.module).paths(0.0))
 
 
 def test_a_register_comes_between_what_it_connects() -> None:
