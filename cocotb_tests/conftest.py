@@ -15,6 +15,7 @@ from cocotb_tools.runner import get_results, get_runner
 
 from lutterfly.hdl.parts.platforms import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
+from lutterfly.host.files import progress
 from lutterfly.host.simulation import cache, toolchain
 from oracles.skips import pytest_addoption as add_known_skips
 from oracles.skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
@@ -54,6 +55,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--quick-build", action="store_true", help="compile without optimisation: for what is built once and run once"
     )
+
+
+@pytest.fixture(autouse=True)
+def _whatever_the_machine_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that takes long says so in between: what is shown would depend on the machine's speed."""
+    monkeypatch.setattr(progress, "LINE_SECONDS", 3600.0)
 
 
 @pytest.fixture(scope="session")
