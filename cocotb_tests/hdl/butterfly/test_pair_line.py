@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY, PairLine
@@ -16,8 +17,14 @@ LANES = 4
 WORD_BITS = 16 * LANES
 
 
-@pytest.mark.parametrize("distance", [0, 1, 2, 4])
-@pytest.mark.parametrize(("own_delay", "partner_delay"), [(0, 1), (3, 1), (1, 2)])
+#: Each is compiled: every distance, and every delay with two of them.
+IN_EVERY_RUN = ((0, 0, 1), (0, 3, 1), (1, 1, 2), (2, 0, 1), (4, 3, 1), (4, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("distance", "own_delay", "partner_delay"),
+    sweep([(distance, *delays) for distance in (0, 1, 2, 4) for delays in ((0, 1), (3, 1), (1, 2))], kept=IN_EVERY_RUN),
+)
 def test_pairs(simulate, distance: int, own_delay: int, partner_delay: int) -> None:
     simulate(
         PairLine(lanes=LANES, distance=distance, own_delay=own_delay, partner_delay=partner_delay),

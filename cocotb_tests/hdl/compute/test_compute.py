@@ -9,6 +9,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
@@ -47,17 +48,15 @@ CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
     # Bursts with a finish of their own between all other engines.
     "bursts, hand over": dataclasses.replace(FPC_CONFIGS["bottom-up"], hands_over=True),
 }
-#: The butterfly of `ecp5-85k` has a column of multipliers of its own, that of "top-down" runs networks, and all engines
-#: of a small core are in test_other_engines.py.
-IN_REGRESS = FPC_CONFIGS | {
+CONFIGS |= FPC_CONFIGS | {
     "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values()))
 }
-CONFIGS |= IN_REGRESS
+#: The rest takes minutes: `ecp5-85k` and the butterfly of "top-down" run networks on the core, and all engines of a
+#: small core are in test_other_engines.py.
+IN_EVERY_RUN = ("tiny", "rows", "pairs", "bursts, hand over")
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.regress] * (name in IN_REGRESS)) for name in CONFIGS]
-)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
 def test_matches_golden(simulate, name: str) -> None:
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 

@@ -10,6 +10,7 @@ import re
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
@@ -75,9 +76,7 @@ def test_an_engine_that_is_left_out_leaves_no_trace() -> None:
             assert not any(re.search(word, name) for name in found[code]), word
 
 
-@pytest.mark.parametrize(
-    "name", [name if name in IN_EVERY_RUN else pytest.param(name, marks=pytest.mark.regress) for name in CONFIGS]
-)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
 def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add_toy(monkeypatch)
     add_borrower(monkeypatch)

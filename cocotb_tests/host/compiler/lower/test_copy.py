@@ -25,7 +25,7 @@ def test_random_arrangements(seeds: range) -> None:
     assert met >= len(seeds) // 4
 
 
-@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 60), marks=pytest.mark.regress)], ids=str)
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 60), marks=pytest.mark.regress)], ids=str)
 def test_random_arrangements_in_parts(seeds: range) -> None:
     config, cut = PRESETS["tiny"], 0
     config = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=2048))
