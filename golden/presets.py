@@ -85,4 +85,4 @@ DEFAULT_PRESET = "ecp5-85k"
 
 #: A clock in MHz that those reach which have been placed and routed, for an ECP5-85F of speed grade 6: measured, see
 #: `docs/results.md`.
-ROUTED_MHZ: dict[str, float] = {"ecp5-85k": 100.6, "ecp5-85k-256": 110.4}
+ROUTED_MHZ: dict[str, float] = {"ecp5-85k": 100.6, "ecp5-85k-256": 110.6}

@@ -20,12 +20,12 @@ from .timing import Timing
 
 __all__ = ["REACH", "place_design"]
 
-#: The router is told of a clock that is at most so much above the estimate of a placement: it may come out that much
-#: faster, and for one out of reach it may never end.
-REACH = 1.1
-#: A placement of two clocks is refined for so many MHz more than the clock to reach, since not all wires are as short
-#: as estimated.
-_REFINED_AHEAD = 4.0
+#: The router is told of a clock that is at most so much above the estimate of a placement: for one out of reach it may
+#: never end.
+REACH = 1.0
+#: A placement of two clocks is refined for a clock so many times the one to reach: where wires want the same way, some
+#: take a nanosecond more than estimated.
+_REFINED_AHEAD = 1.2
 #: And the router aims so many above that clock: it does not count a wire's branches, which the report does. Aimed far
 #: above what a placement has it never ends, and then aims at less.
 _ROUTED_AHEAD = (1.2, 0.7, 0.2)
@@ -143,7 +143,7 @@ def _refine(placed: Path, device: Device) -> _Aims:
     # As if it were of the slowest grade, which estimates are about.
     scale = DELAYS[device.speed]
     wanted_mhz = device.aim_mhz / MARGIN
-    refined_mhz = scale * wanted_mhz + _REFINED_AHEAD
+    refined_mhz = scale * wanted_mhz * _REFINED_AHEAD
     refine(timing, mhz=refined_mhz)
     if replicate(timing, mhz=refined_mhz):
         # What leads to fewer sides has better places.

@@ -9,17 +9,17 @@ from lutterfly.synth.placed.delays import arcs, net_of, place_of, wire
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "tiles"),
+    ("start", "end", "delay"),
     [
-        ((10, 10), (10, 10), 3),
-        # Up to five tiles of each direction count twice.
-        ((10, 10), (12, 10), 3 + 2 * 2),
-        ((10, 60), (10, 10), 3 + 50 + 5),
-        ((20, 13), (10, 10), 3 + 10 + 5 + 2 * 3),
+        ((10, 10), (10, 10), 0.59),
+        # Up to five tiles of each direction count more.
+        ((10, 10), (12, 10), 0.59 + 2 * 0.129),
+        ((10, 60), (10, 10), 0.59 + 5 * 0.129 + 45 * 0.067),
+        ((20, 13), (10, 10), 0.59 + 5 * 0.129 + 5 * 0.067 + 3 * 0.129),
     ],
 )
-def test_a_wire_is_as_long_as_it_is_far(start: tuple[int, int], end: tuple[int, int], tiles: int) -> None:
-    assert wire(start, "Q", end, "A") == wire(end, "Q", start, "A") == pytest.approx(0.088 * tiles)
+def test_a_wire_takes_longer_the_farther_it_leads(start: tuple[int, int], end: tuple[int, int], delay: float) -> None:
+    assert wire(start, "Q", end, "A") == wire(end, "Q", start, "A") == pytest.approx(delay)
 
 
 @pytest.mark.parametrize(("output", "port"), [("F", "DI"), ("F", "F1"), ("FCO", "FCI"), ("OFX", "FXA")])

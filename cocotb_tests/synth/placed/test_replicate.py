@@ -39,7 +39,7 @@ def longest(sketch: Sketch) -> float:
 def test_a_copy_stands_where_it_is_late() -> None:
     sketch = fork()
     before = longest(sketch)
-    assert replicate(Timing(sketch.module), mhz=150) == 1
+    assert replicate(Timing(sketch.module), mhz=200) == 1
     assert longest(sketch) < before - 1
     ((name, original),) = copies_in(sketch).items()
     assert (original, sketch.site(name)[:7]) == ("b", "X70/Y10")
@@ -62,7 +62,7 @@ def test_a_register_with_one_sink_has_no_copy() -> None:
     sketch.register("b", "X20/Y10/SLICEA.FF0", "a")
     sketch.sum("right", "X90/Y10/SLICEA", "b")
     sketch.table("t", "X60/Y10/SLICEA.K0", "in")
-    assert replicate(Timing(sketch.module), mhz=150) == 0
+    assert replicate(Timing(sketch.module), mhz=200) == 0
 
 
 @pytest.mark.parametrize("port", ["CE", "LSR"])
@@ -74,8 +74,8 @@ def test_what_a_tile_or_a_slice_shares_comes_from_no_copy(port: str) -> None:
     for number in "01":
         sketch.register(f"right_{number}", f"X90/Y10/SLICEA.FF{number}", "in", **{port: "b"})
     sketch.table("t", "X60/Y10/SLICEA.K0", "in")
-    assert longest(sketch) > 1000 / 150
-    assert replicate(Timing(sketch.module), mhz=150) == 0
+    assert longest(sketch) > 1000 / 200
+    assert replicate(Timing(sketch.module), mhz=200) == 0
 
 
 def test_a_copy_takes_the_value_of_a_table_from_outside() -> None:
@@ -83,7 +83,7 @@ def test_a_copy_takes_the_value_of_a_table_from_outside() -> None:
     sketch.sum("enable", "X21/Y10/SLICEA", "in")
     sketch.table("logic", "X20/Y10/SLICEA.K0", "a")
     sketch.register("b", "X20/Y10/SLICEA.FF0", "logic", port="DI", CE="enable")
-    replicate(Timing(sketch.module), mhz=150)
+    replicate(Timing(sketch.module), mhz=200)
     name = next(name for name, original in copies_in(sketch).items() if original == "b")
     cell = sketch.cells[name]
     assert "DI" not in cell["connections"]
@@ -94,7 +94,7 @@ def test_a_copy_takes_the_value_of_a_table_from_outside() -> None:
 
 def test_what_tells_whose_turn_it_is_has_no_copy() -> None:
     sketch = fork(f"turn.{HALF_CYCLE}")
-    assert replicate(Timing(sketch.module), mhz=150) == 0
+    assert replicate(Timing(sketch.module), mhz=200) == 0
 
 
 @settings(PATIENT, max_examples=150)
@@ -126,6 +126,6 @@ def test_all_see_what_they_saw_and_no_path_is_longer(sketch: Sketch, mhz: int) -
     check_sites(sketch)
 
 
-@pytest.mark.parametrize("mhz", [50, 150])
+@pytest.mark.parametrize("mhz", [50, 200])
 def test_the_clock_decides(mhz: int) -> None:
-    assert replicate(Timing(fork().module), mhz=mhz) == (mhz == 150)
+    assert replicate(Timing(fork().module), mhz=mhz) == (mhz == 200)

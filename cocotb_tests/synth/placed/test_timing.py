@@ -8,7 +8,7 @@ from placed_netlists import Sketch
 from lutterfly.synth.placed.timing import Timing
 
 #: Of a register, of a wire over so many columns or rows up to 5, and of those beyond, all in ns.
-REGISTER, LEAST, NEAR, FAR, TABLE = 0.6, 3 * 0.088, 2 * 0.088, 0.088, 0.24
+REGISTER, LEAST, NEAR, FAR, TABLE = 0.6, 0.59, 0.129, 0.067, 0.24
 M, LSR, CE = 0.1, 0.4, 0.1
 
 
