@@ -31,7 +31,7 @@ test: check .venv/installed-synth browser
 	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
 
 test-train: .venv/installed-train
-	$(BIN)/python -m pytest cocotb_tests/train $(PYTEST_OPTIONS)
+	$(BIN)/python -m pytest -n $(JOBS) cocotb_tests/train $(PYTEST_OPTIONS)
 
 check: .venv/installed
 	$(BIN)/ruff format --check

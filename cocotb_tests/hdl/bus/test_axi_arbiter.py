@@ -9,6 +9,7 @@ import os
 import cocotb
 import pytest
 from cocotb.triggers import gather
+from sweeps import sweep
 
 from buses.arbiter_bench import ArbiterBench, word_at
 from lutterfly.golden.config import Config
@@ -25,7 +26,7 @@ def config_of(cores: int) -> Config:
     return dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=cores))
 
 
-@pytest.mark.parametrize("cores", [2, 4])
+@pytest.mark.parametrize("cores", sweep([2, 4], kept=[4]))
 def test_arbiter(simulate, cores: int) -> None:
     simulate(AxiArbiter(config_of(cores)), env={"CORES": str(cores)})
 

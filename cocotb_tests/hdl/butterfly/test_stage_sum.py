@@ -9,6 +9,7 @@ from fractions import Fraction
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from lutterfly.golden.engines.fpc.specification import ROUND_LATENCY
@@ -20,8 +21,13 @@ LANES, TERM_BITS, SKIP_BITS = 2, 24, 17
 LEAST, GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
 
 
-@pytest.mark.parametrize("has_own", [False, True])
-@pytest.mark.parametrize("skip_bits", [0, SKIP_BITS])
+@pytest.mark.parametrize(
+    ("has_own", "skip_bits"),
+    sweep(
+        [(has_own, skip_bits) for has_own in (False, True) for skip_bits in (0, SKIP_BITS)],
+        kept=[(False, 0), (True, SKIP_BITS)],
+    ),
+)
 def test_rounds_and_saturates(simulate, has_own: bool, skip_bits: int) -> None:
     component = StageSum(lanes=LANES, term_bits=TERM_BITS, has_own=has_own, skip_bits=skip_bits)
     simulate(component, env={"OWN": str(int(has_own)), "SKIP": str(skip_bits)})

@@ -7,8 +7,7 @@ import itertools
 
 import pytest
 
-from lutterfly.golden.engines import MAC, MAXIMUM, decode
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import ADD, decode
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
@@ -78,7 +77,7 @@ def test_large_runs_a_layer() -> None:
 def test_without_tables_of_an_add_results_land_three_cycles_earlier() -> None:
     tiny = PRESETS["tiny"]
     layers = {}
-    for engines in (tiny.engines, EngineConfigs.of(MAC, MAXIMUM)):
+    for engines in (tiny.engines, tiny.engines.without(ADD)):
         maker = GraphMaker((8, 8, 8))
         name = maker.convolution(maker.convolution("x", 8, SAME), 8, Window((1, 1)))
         graph = maker.finish(maker.convolution(maker.max_pool(name, Window((2, 2), (2, 2))), 8, SAME))

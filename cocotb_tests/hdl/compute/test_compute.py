@@ -61,7 +61,9 @@ def test_matches_golden(simulate, name: str) -> None:
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 
 
+@pytest.mark.regress
 def test_matches_golden_where_parts_sleep(simulate) -> None:
+    """As in every network that is simulated."""
     name = "bursts, hand over"
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name}, platform=SIMULATED)
 

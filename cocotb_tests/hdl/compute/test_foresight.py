@@ -9,6 +9,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -37,7 +38,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "hands over")))
 def test_foresight(simulate, name: str) -> None:
     gate = Foresight(CONFIGS[name], landing_latency=LANDING, finish_latency=FINISH)
     simulate(gate, env={"CONFIG": name})

@@ -9,6 +9,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.random_commands import payload, random_scenario
@@ -38,7 +39,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "hands over", "chains")))
 def test_takes_commands(simulate, name: str) -> None:
     simulate(Intake(CONFIGS[name]), env={"CONFIG": name})
 

@@ -14,6 +14,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge
+from sweeps import sweep
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import Scenario, random_scenario, random_window
@@ -49,9 +50,7 @@ WINDOWS = 56
 TRIALS = 2
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.regress] * name.startswith("square")) for name in CONFIGS]
-)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "rows")))
 def test_lands_as_foreseen(simulate, name: str) -> None:
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 

@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, unpack
@@ -27,7 +28,7 @@ from lutterfly.hdl.parts.isa import ErrorReport
 OUTPUTS = ("step", "engine", "engine_valid", "address", "weight", "reads", "problem")
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_looks_up(simulate, preset: str) -> None:
     simulate(Lookup(PRESETS[preset]), env={"PRESET": preset})
 

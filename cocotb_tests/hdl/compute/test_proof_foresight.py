@@ -516,8 +516,8 @@ class ForesightProof(Proof):
 @pytest.mark.parametrize(
     "config",
     [
-        "chains",
-        *(pytest.param(name, marks=pytest.mark.regress) for name in ("two, hands over", "two", "tiny", "eight")),
+        "tiny",
+        *(pytest.param(name, marks=pytest.mark.regress) for name in ("two, hands over", "two", "chains", "eight")),
     ],
 )
 def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path) -> None:
@@ -556,11 +556,11 @@ def _changes(name: str) -> dict:
 @pytest.mark.parametrize(
     ("config", "change"),
     [
-        ("two", "limit"),
         ("chains", "limit"),
         *(
             pytest.param(*case, marks=pytest.mark.regress)
             for case in [
+                ("two", "limit"),
                 ("tiny", "pauses"),
                 ("tiny", "limit"),
                 ("tiny", "landing"),

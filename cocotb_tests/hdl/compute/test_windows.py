@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.random_commands import Scenario, payload, random_scenario
@@ -39,7 +40,7 @@ LANDING = {
 SHAPE = command_shape(isa.COMPUTE)
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_windows(simulate, preset: str) -> None:
     simulate(Windows(PRESETS[preset], landing_latency=LANDING), env={"PRESET": preset})
 

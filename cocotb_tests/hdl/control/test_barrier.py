@@ -9,6 +9,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
+from sweeps import sweep
 
 from benches.clocking import start
 from lutterfly.hdl.control.barrier import Barrier
@@ -17,7 +18,7 @@ from lutterfly.hdl.control.barrier import Barrier
 LATENCY = 2
 
 
-@pytest.mark.parametrize("cores", [2, 4, 8])
+@pytest.mark.parametrize("cores", sweep([2, 4, 8], kept=[4]))
 def test_barrier(simulate, cores: int) -> None:
     simulate(Barrier(cores), env={"CORES": str(cores)})
 

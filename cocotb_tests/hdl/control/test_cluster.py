@@ -7,6 +7,7 @@ import os
 
 import cocotb
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from lutterfly.golden import registers
@@ -16,7 +17,7 @@ BUSY, DONE, ERROR = registers.STATUS_BUSY, registers.STATUS_DONE, registers.STAT
 OUTPUTS = ("begin", "stop", "error_core", "status", "pending")
 
 
-@pytest.mark.parametrize("cores", [2, 4])
+@pytest.mark.parametrize("cores", sweep([2, 4], kept=[4]))
 def test_cluster(simulate, cores: int) -> None:
     simulate(Cluster(cores), env={"CORES": str(cores)})
 

@@ -9,6 +9,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
+from sweeps import sweep
 
 from benches.clocking import start
 from benches.streams import receive
@@ -26,7 +27,7 @@ PORTS = {
 }
 
 
-@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("cores", sweep([1, 2], kept=[2]))
 @pytest.mark.parametrize("queue", Queue, ids=lambda queue: queue.name)
 def test_dispatch(simulate, queue: Queue, cores: int) -> None:
     simulate(Dispatch(queue, cores), env={"QUEUE": queue.name, "CORES": str(cores)})

@@ -20,7 +20,12 @@ from lutterfly.hdl.control.legality import Legality
 
 
 @pytest.mark.parametrize(
-    ("preset", "queue", "cores"), [("tiny", Queue.DMA, 1), ("tiny", Queue.DMA, 2), ("ecp5-85k", Queue.COMPUTE, 1)]
+    ("preset", "queue", "cores"),
+    [
+        pytest.param("tiny", Queue.DMA, 1, marks=pytest.mark.regress),
+        ("tiny", Queue.DMA, 2),
+        ("ecp5-85k", Queue.COMPUTE, 1),
+    ],
 )
 def test_legality(simulate, preset: str, queue: Queue, cores: int) -> None:
     dut = Legality(PRESETS[preset], isa.opcodes(queue, cores))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
+from sweeps import sweep
 
 from benches.streams import StreamMonitor, unpack
 from lutterfly.golden.config import Config
@@ -39,7 +40,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("preset", KINDS)
+@pytest.mark.parametrize("preset", sweep(KINDS, kept=("tiny", "ecp5-85k-256")))
 def test_program(simulate, preset: str) -> None:
     simulate(Program(_config(preset)), env={"PRESET": preset})
 

@@ -276,7 +276,7 @@ class QueueProof(Proof):
 @pytest.mark.parametrize(
     ("which", "count", "cores"),
     [
-        (Queue.DMA, 2, 1),
+        pytest.param(Queue.DMA, 2, 1, marks=pytest.mark.regress),
         (Queue.DMA, 2, 2),
         (Queue.COMPUTE, 2, 1),
         pytest.param(Queue.DMA, 4, 2, marks=pytest.mark.regress),

@@ -33,10 +33,10 @@ COUNT = 60
 @pytest.mark.parametrize(
     ("preset", "queue", "cores"),
     [
-        ("tiny", Queue.DMA, 1),
+        pytest.param("tiny", Queue.DMA, 1, marks=pytest.mark.regress),
         ("tiny", Queue.DMA, 2),
         ("ecp5-85k", Queue.COMPUTE, 1),
-        ("large", Queue.DMA, 1),
+        pytest.param("large", Queue.DMA, 1, marks=pytest.mark.regress),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

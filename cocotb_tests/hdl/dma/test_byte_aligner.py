@@ -10,6 +10,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import start
 from benches.streams import send, unpack
@@ -22,7 +23,7 @@ from lutterfly.hdl.parts.isa import ErrorReport
 KEPT = ("memory", "address", "count", "last")
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_aligns(simulate, preset: str) -> None:
     simulate(ByteAligner(PRESETS[preset]), env={"PRESET": preset})
 

@@ -7,6 +7,7 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
+from sweeps import SWEPT_PRESETS
 
 from benches.dma_bench import Bench
 from benches.dma_units import DmaBench
@@ -18,7 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_store(simulate, preset: str) -> None:
     simulate(DmaBench(PRESETS[preset]), env={"PRESET": preset})
 

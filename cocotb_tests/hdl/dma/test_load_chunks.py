@@ -11,6 +11,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import start
 from benches.streams import StreamMonitor, receive, send
@@ -22,7 +23,7 @@ from lutterfly.hdl.dma.load_chunks import LoadChunks, chunk_bytes, step_layout, 
 LOOPS = ("row", "fold", "piece")
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_plans(simulate, preset: str) -> None:
     simulate(LoadChunks(PRESETS[preset]), env={"PRESET": preset})
 

@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, receive, send, unpack
@@ -24,7 +25,7 @@ from lutterfly.hdl.parts.isa import ErrorReport
 IDLE = {"commands__valid": 0, "runs__ready": 0, "transfers__ready": 0, "halt": 0}
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_takes_commands(simulate, preset: str) -> None:
     simulate(LoadCommands(PRESETS[preset]), env={"PRESET": preset})
 

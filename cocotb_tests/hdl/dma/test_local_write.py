@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, unpack
@@ -18,7 +19,7 @@ from lutterfly.hdl.dma.local_write import LocalWrite, local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_writes(simulate, preset: str) -> None:
     simulate(LocalWrite(PRESETS[preset]), env={"PRESET": preset})
 

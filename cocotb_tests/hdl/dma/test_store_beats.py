@@ -10,6 +10,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import start
 from benches.streams import StreamMonitor, receive, send
@@ -22,7 +23,7 @@ from lutterfly.hdl.dma.store_beats import StoreBeats
 BURST_FIELDS = ("source", "beats_minus_one", "first_byte", "last_byte", "first")
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_stores(simulate, preset: str) -> None:
     simulate(StoreBeats(PRESETS[preset]), env={"PRESET": preset})
 

@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -16,7 +17,7 @@ from lutterfly.hdl.engines.add_operands import AddOperands
 from lutterfly.hdl.engines.engine import Step
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_operands(simulate, preset: str) -> None:
     simulate(AddOperands(PRESETS[preset]), env={"PRESET": preset})
 

@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -23,7 +24,7 @@ from lutterfly.hdl.parts.device import RAM_LATENCY
 LIMIT = 1 << ENTRY_BITS - 1
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_matches_golden(simulate, preset: str) -> None:
     simulate(AddTables(PRESETS[preset]), env={"PRESET": preset})
 

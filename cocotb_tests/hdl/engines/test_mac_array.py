@@ -13,6 +13,7 @@ import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 from double_clock import start_clocks
 from onnx import TensorProto, helper, numpy_helper
+from sweeps import sweep
 
 from benches.streams import pack
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR
@@ -42,12 +43,12 @@ CONFIGS = {
 PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("all engines", "rows")))
 def test_matches_golden(simulate, name: str) -> None:
     simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": ""})
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "binary pairs")))
 def test_multipliers_that_work_twice_a_cycle_match_golden(simulate, name: str) -> None:
     simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": "1"}, platform=PUMPED)
 

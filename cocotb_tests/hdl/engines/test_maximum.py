@@ -9,6 +9,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -31,7 +32,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny, binary", "ecp5-85k")))
 def test_matches_golden(simulate, name: str) -> None:
     simulate(Maximum(CONFIGS[name]), env={"CONFIG": name})
 

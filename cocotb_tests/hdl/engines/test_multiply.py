@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -22,7 +23,7 @@ from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 PRODUCT_BITS = NARROW_BITS + DIFFERENCE_BITS
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_multiplies(simulate, preset: str) -> None:
     simulate(Multiply(PRESETS[preset]), env={"PRESET": preset})
 

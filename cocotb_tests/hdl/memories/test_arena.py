@@ -11,6 +11,7 @@ import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 from cocotb.utils import get_sim_time
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
+from sweeps import sweep
 
 from benches.clocking import start
 from lutterfly.golden.timing.overheads import OVERHEADS
@@ -20,7 +21,7 @@ SIZE = 8192
 PERIOD_NS = 10
 
 
-@pytest.mark.parametrize(("data_bits", "id_bits"), [(32, 4), (64, 4), (128, 7)])
+@pytest.mark.parametrize(("data_bits", "id_bits"), sweep([(32, 4), (64, 4), (128, 7)], kept=[(32, 4), (128, 7)]))
 def test_arena(simulate, data_bits: int, id_bits: int) -> None:
     simulate(Arena(size_bytes=SIZE, data_bits=data_bits, id_bits=id_bits))
 

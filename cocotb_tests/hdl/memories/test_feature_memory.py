@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, send
@@ -17,7 +18,7 @@ from lutterfly.hdl.memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, 
 IDLE = {"result_valid": 0, "no_result": 1, "transfer_write__valid": 0, "read_address": 0}
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_feature_memory(simulate, preset: str) -> None:
     simulate(FeatureMemory(PRESETS[preset]), env={"PRESET": preset})
 

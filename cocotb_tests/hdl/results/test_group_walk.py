@@ -11,6 +11,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import start
 from benches.groups import groups_of, has_wide_results
@@ -32,7 +33,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "four groups a piece", "chains")))
 def test_walks(simulate, name: str) -> None:
     simulate(GroupWalk(CONFIGS[name]), env={"CONFIG": name})
 

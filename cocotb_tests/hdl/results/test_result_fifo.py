@@ -9,6 +9,7 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import Timer
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
@@ -17,7 +18,7 @@ from lutterfly.hdl.engines.finish import has_whole_finish
 from lutterfly.hdl.results.result_fifo import GROUP_LATENCY, ResultFifo
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_keeps(simulate, preset: str) -> None:
     simulate(ResultFifo(PRESETS[preset]), env={"PRESET": preset})
 

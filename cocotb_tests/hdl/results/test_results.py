@@ -9,6 +9,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.groups import group_lanes, groups_of, has_wide_results
@@ -44,7 +45,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "chains, packing")))
 def test_results(simulate, name: str) -> None:
     simulate(Results(CONFIGS[name]), env={"CONFIG": name})
 

@@ -8,6 +8,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
@@ -16,7 +17,7 @@ from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.results.transfer_tables import TransferTables
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_matches_golden(simulate, preset: str) -> None:
     simulate(TransferTables(PRESETS[preset]), env={"PRESET": preset})
 

@@ -9,6 +9,7 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack, unpack
@@ -34,7 +35,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "ecp5-85k, packing")))
 def test_write_back(simulate, name: str) -> None:
     simulate(WriteBack(CONFIGS[name]), env={"CONFIG": name})
 

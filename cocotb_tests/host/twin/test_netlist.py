@@ -74,6 +74,7 @@ def runs_a_digit(
     return Counter(cell["type"] for cell in netlist["modules"]["top"]["cells"].values())
 
 
+@pytest.mark.regress
 def test_a_small_boards_netlist(tmp_path: Path) -> None:
     """With multipliers that work once and twice a cycle."""
     cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, is_pumped=True)
