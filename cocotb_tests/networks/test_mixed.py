@@ -109,7 +109,13 @@ REFUSED, OFF = 2, 1
 
 @pytest.mark.parametrize(
     ("config_name", "seed"),
-    [(name, seed) for names in (QUICK, CLUSTERS) for name, seeds in names.items() for seed in seeds],
+    [
+        # Nothing else runs on that one.
+        pytest.param(name, seed, marks=[pytest.mark.regress] * name.startswith("least"))
+        for names in (QUICK, CLUSTERS)
+        for name, seeds in names.items()
+        for seed in seeds
+    ],
 )
 def test_networks_on_the_core(config_name: str, seed: int) -> None:
     trial = attempt(seed, config_name)
@@ -117,6 +123,7 @@ def test_networks_on_the_core(config_name: str, seed: int) -> None:
     assert trial.bytes
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(("config_name", "seed"), [(name, seed) for name, seeds in LATE.items() for seed in seeds])
 def test_cycles_are_as_predicted(config_name: str, seed: int) -> None:
     trial = attempt(seed, config_name)

@@ -239,19 +239,24 @@ def test_arbiter(tmp_path: Path) -> None:
     prove(ArbiterProof(broken(axi_arbiter, "_REQUESTS = 4", "_REQUESTS = 2")), tmp_path, depth=3, cover_depth=16)
 
 
+MUTATIONS = (
+    # The one that was served goes first again.
+    ("(number + distance) % self.count", "(number + distance - 1) % self.count"),
+    # A burst whose turn has no place.
+    ("writes, whole, order.input.ready", "writes, whole, 1"),
+    ("remains(bursts, leaves=taken[number], comes=ends[number])", "remains(bursts, leaves=0, comes=ends[number])"),
+    ("Cat(request.id, chosen)", "Cat(request.id, turns.asks)"),
+    ("identifier[AxiConfig.ID_BITS :] == number", "identifier[AxiConfig.ID_BITS] == number"),
+)
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        # The one that was served goes first again.
-        ("(number + distance) % self.count", "(number + distance - 1) % self.count"),
         # A burst that is on its way.
         ("writes, whole, order.input.ready", "writes, Const(-1, self.config.cores), order.input.ready"),
-        # A burst whose turn has no place.
-        ("writes, whole, order.input.ready", "writes, whole, 1"),
         ("with m.If((~valid | ready) & room):", "with m.If(room):"),
-        ("remains(bursts, leaves=taken[number], comes=ends[number])", "remains(bursts, leaves=0, comes=ends[number])"),
-        ("Cat(request.id, chosen)", "Cat(request.id, turns.asks)"),
-        ("identifier[AxiConfig.ID_BITS :] == number", "identifier[AxiConfig.ID_BITS] == number"),
+        *(pytest.param(*change, marks=pytest.mark.regress) for change in MUTATIONS),
     ],
 )
 def test_a_broken_arbiter_is_found(old: str, new: str, tmp_path: Path) -> None:

@@ -57,8 +57,6 @@ CONFIGS = {
         TINY, engines=TINY.engines.having(MINIMUM, EngineConfig()).having(WEIGHTED, EngineConfig())
     ),
 }
-#: The others take half a minute each.
-IN_EVERY_RUN = ("two from outside",)
 
 
 @functools.cache
@@ -79,7 +77,8 @@ def test_an_engine_that_is_left_out_leaves_no_trace(engine: Engine) -> None:
         assert not any(re.search(word, name) for name in names(without(engine))), word
 
 
-@pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
+@pytest.mark.regress
+@pytest.mark.parametrize("name", CONFIGS)
 def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add_toy(monkeypatch)
     add_borrower(monkeypatch)

@@ -33,14 +33,7 @@ def _config(preset: str) -> Config:
     return dataclasses.replace(PRESETS[preset], resident_commands=RING)
 
 
-#: To the unit, the presets with an arena on the chip are as the others of their buses.
-KINDS = [
-    pytest.param(name, marks=[pytest.mark.regress] if preset.arena.on_chip_bytes else [])
-    for name, preset in PRESETS.items()
-]
-
-
-@pytest.mark.parametrize("preset", sweep(KINDS, kept=("tiny", "ecp5-85k-256")))
+@pytest.mark.parametrize("preset", sweep(PRESETS, kept=("tiny", "ecp5-85k-256")))
 def test_program(simulate, preset: str) -> None:
     simulate(Program(_config(preset)), env={"PRESET": preset})
 

@@ -120,7 +120,8 @@ def generate(memory: str, config: Config, folder: Path) -> tuple[str, dict[str, 
     return WAIVED + text + (folder / "lutterfly.v").read_text(), places
 
 
-@pytest.mark.parametrize("memory", ["ULX3S", pytest.param("ECPIX-5", marks=pytest.mark.regress)])
+@pytest.mark.regress
+@pytest.mark.parametrize("memory", ["ULX3S", "ECPIX-5"])
 def test_drivers_get_the_bytes_of_onnx_runtime(simulate, tmp_path: Path, memory: str) -> None:
     text, places = generate(memory, CONFIG, tmp_path / "gateware")
     simulate(text, env={"PLACES": json.dumps(places), "FOLDER": str(tmp_path)})
