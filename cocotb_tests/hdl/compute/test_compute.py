@@ -51,9 +51,9 @@ CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
 CONFIGS |= FPC_CONFIGS | {
     "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values()))
 }
-#: The rest takes minutes: `ecp5-85k` and the butterfly of "top-down" run networks on the core, and all engines of a
-#: small core are in test_other_engines.py.
-IN_EVERY_RUN = ("tiny", "rows", "pairs", "bursts, hand over")
+#: The rest takes minutes: `ecp5-85k`, chains, pairs and the butterfly of "top-down" run networks on the core, and all
+#: engines of a small core are in test_other_engines.py.
+IN_EVERY_RUN = ("tiny", "bursts, hand over")
 
 
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
