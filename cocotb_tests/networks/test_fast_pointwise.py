@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
@@ -58,7 +59,8 @@ def several() -> bytes:
 
 @pytest.mark.parametrize(
     ("name", "make"),
-    [("bottom-up", mixed), ("top-down", wide), pytest.param("further", several, marks=pytest.mark.regress)],
+    # A simulator for each.
+    sweep([("bottom-up", mixed), ("top-down", wide), ("further", several)], kept=[("bottom-up", mixed)]),
 )
 def test_no_byte_differs(name: str, make) -> None:
     assert_right(verify(make(), FPC_CONFIGS[name], samples=2))

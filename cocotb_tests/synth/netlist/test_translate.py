@@ -17,6 +17,7 @@ from amaranth.hdl import Module, Shape, Signal, signed
 from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
+from sweeps import sweep
 
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
@@ -125,7 +126,7 @@ def side_by_side(component: wiring.Component, netlist: dict) -> str:
 
 
 @needs_tools
-@pytest.mark.parametrize("name", COMPONENTS)
+@pytest.mark.parametrize("name", sweep(COMPONENTS, kept=("bytes", "wide", "rom", "extended", "reset", "fabric")))
 def test_a_mapped_component(simulate, name: str, tmp_path: Path) -> None:
     make, expected, mode = COMPONENTS[name]
     netlist = flow.map_cells(make(), tmp_path, DEVICES["ecp5-85k"], lambda text: None)
