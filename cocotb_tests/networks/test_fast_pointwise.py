@@ -153,6 +153,7 @@ def test_an_accelerator_without_the_engine_refuses_the_layer() -> None:
         compile_model(one(Pattern.of(8, 8)), PRESETS["tiny"], "model")
 
 
+@pytest.mark.regress
 def test_memories_that_hold_too_little_are_cut_around() -> None:
     """A map that does not fit the feature memory runs in parts."""
     config = dataclasses.replace(SMALL, memory=dataclasses.replace(SMALL.memory, feature_bytes=1 << 11))
