@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -54,10 +55,15 @@ def run_tool(
     # Not the commands of the same names, which need not be on the PATH.
     start = f"import sys, {tool}; sys.exit({tool}.{function or TOOLS[tool]}(sys.argv[1:]))"
     command = [sys.executable, "-c", start, *options]
+    # Nothing but the folder: where it lies, and what else does, would change addresses in the tool's memory, by which
+    # nextpnr orders things, so that the same netlist would be routed otherwise elsewhere.
+    environment = os.environ | {"YOWASP_MOUNT": "/=."}
     seen = f"; see {folder / log}" if log else ""
     shown = function.replace("run_", "yowasp-") or tool.replace("_", "-")
     try:
-        code, errors = process.run(command, cwd=folder, stderr=subprocess.PIPE, time_limit_s=time_limit_s)
+        code, errors = process.run(
+            command, cwd=folder, env=environment, stderr=subprocess.PIPE, time_limit_s=time_limit_s
+        )
     except subprocess.TimeoutExpired:
         raise TooLongError(
             f"{shown} must end within {time_limit_s:g} s, and does not{seen}: a router may never end that is told to "

