@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Container
 from typing import Any, NamedTuple
@@ -80,7 +81,7 @@ class Timing:
 
     def _in_order(self) -> tuple[list[int], list[int]]:
         """Nets that come from no table, and all nets but those of loops, each after those that it depends on."""
-        before = Counter(arc.net for arcs in self._after.values() for arc in arcs)
+        before = Counter(arc.net for net in self.drivers for arc in self._after.get(net, ()))
         starts = [net for net in self.drivers if not before[net]]
         ready, order = list(starts), []
         while ready:
@@ -127,8 +128,9 @@ class Timing:
         )
 
     def left_from(self, net: int, place: Place | None, *, but_to: Container[str | None] = ()) -> float:
-        """The longest delay from a net's driver, if that stands at ``place``, to an end, not through ``but_to``."""
-        output, left = self.drivers[net][1], 0.0
+        """The longest delay from a net's driver, if that stands at ``place``, to an end, not through ``but_to``; minus
+        infinity if none is reached."""
+        output, left = self.drivers[net][1], -math.inf
         for name, port in self.sinks.get(net, ()):
             if self._is_end(name, port):
                 left = max(left, wire(place, output, self.places[name], port) + self.setup(name, port))
@@ -194,7 +196,7 @@ class Timing:
             arc.delay + self._left.get(arc.net, 0.0) for arc in self._after.get(net, ()) if (arc.cell, arc.port) == sink
         ]
         there = start_of(self.cells[name]) + wire(place, output, self.places[cell], port)
-        return self.cycles(name) * (there + max(after)) if after else 0.0
+        return max(0.0, self.cycles(name) * (there + max(after, default=-math.inf)))
 
     def inputs(self, name: str) -> dict[str, int]:
         """The nets that a register takes, by the ports that take them if it stands away from its table."""
@@ -226,6 +228,8 @@ class Timing:
         self.nets[copied] = {"hide_name": 1, "bits": [new], "attributes": {"ROUTING": " "}}
         self.places[copied], self._clocked[copied] = place, self._clocked[name]
         self.drivers[new], self.sinks[new] = (copied, "Q"), sinks
+        # Before the update as well: what takes it may be copied next.
+        self.arrivals[new] = {self.cycles(copied): (start_of(cell), copied)}
         self.sinks[net] = [sink for sink in self.sinks[net] if sink not in sinks]
         for port, bits in taken.items():
             for bit in bits:

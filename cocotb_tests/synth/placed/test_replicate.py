@@ -92,12 +92,27 @@ def test_a_copy_takes_the_value_of_a_table_from_outside() -> None:
     assert cell["parameters"]["SD"].strip() == "0"
 
 
+def test_a_copy_counts_the_way_from_one_made_just_before() -> None:
+    """Else the second one stands far from the first one, whose clock is the faster."""
+    sketch = Sketch()
+    sketch.register("fast", "X0/Y0/SLICEA.FF0", "in", clock="double_clk")
+    sketch.register("b", "X0/Y4/SLICEA.FF0", "fast")
+    sketch.register("near", "X0/Y3/SLICEA.FF0", "b")
+    sketch.register("beside", "X0/Y1/SLICEA.FF0", "fast")
+    sketch.register("far", "X19/Y0/SLICEA.FF0", "b")
+    sketch.table("t", "X0/Y2/SLICEA.K0", "in")
+    before = longest(sketch)
+    assert replicate(Timing(sketch.module), mhz=300) >= 1
+    assert "fast" in copies_in(sketch).values()
+    assert longest(sketch) <= before
+
+
 def test_what_tells_whose_turn_it_is_has_no_copy() -> None:
     sketch = fork(f"turn.{HALF_CYCLE}")
     assert replicate(Timing(sketch.module), mhz=200) == 0
 
 
-@settings(PATIENT, max_examples=50)
+@settings(PATIENT, max_examples=150)
 @given(designs(), st.sampled_from([150, 300, 600]))
 def test_all_see_what_they_saw_and_no_path_is_longer(sketch: Sketch, mhz: int) -> None:
     before = copy.deepcopy(sketch)

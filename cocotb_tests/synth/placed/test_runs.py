@@ -140,7 +140,7 @@ def leads_back(timing: Timing, cells: set[str]) -> bool:
         reached |= more
 
 
-@settings(PATIENT, max_examples=50)
+@settings(PATIENT, max_examples=150)
 @given(designs(), st.data())
 def test_what_is_foretold_is_what_happens(sketch: Sketch, data: st.DataObject) -> None:
     timing = Timing(sketch.module)

@@ -135,3 +135,13 @@ def test_what_a_table_keeps_is_an_end_and_loops_are_none() -> None:
     sketch.table("other", "X10/Y10/SLICEC.K1", "one")
     sketch.register("end", "X10/Y10/SLICED.FF0", "other")
     assert delays(sketch) == {("a", "memory"): pytest.approx(REGISTER + LEAST)}
+
+
+def test_a_table_that_nothing_reads_is_no_end_and_a_net_that_nothing_drives_no_loop() -> None:
+    sketch = Sketch()
+    sketch.register("a", "X10/Y10/SLICEA.FF0", "in")
+    sketch.table("dead", "X80/Y10/SLICEA.K0", "in", "a")
+    sketch.register("end", "X10/Y10/SLICEB.FF0", "a")
+    timing = Timing(sketch.module)
+    assert timing.left_from(sketch.net("a"), (10, 10)) == pytest.approx(LEAST + M)
+    assert timing.through(sketch.net("a"), ("dead", "B"), (10, 10)) == 0
