@@ -10,22 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-__all__ = [
-    "BLOCK_SETUP",
-    "LEAST",
-    "NEAR",
-    "SETUP",
-    "TABLE",
-    "TILE",
-    "WITHIN",
-    "Arc",
-    "Cell",
-    "Place",
-    "arcs",
-    "net_of",
-    "place_of",
-    "wire",
-]
+__all__ = ["BLOCK_SETUP", "SETUP", "TABLE", "WITHIN", "Arc", "Cell", "Place", "arcs", "net_of", "place_of", "wire"]
 
 #: Column and row.
 Place = tuple[int, int]
@@ -33,8 +18,7 @@ Cell = dict[str, Any]
 
 #: Nanoseconds: of logic, and of a wire: whatever its length, for each tile, and more for each of the first few.
 TABLE, _CARRY_IN, _CARRY, _SUM = 0.24, 0.45, 0.07, 0.44
-LEAST, TILE, NEAR = 0.59, 0.067, 0.062
-_NEAR_TILES = 5
+_LEAST, _TILE, _NEAR, _NEAR_TILES = 0.59, 0.067, 0.062, 5
 #: Of registers, by their ports, and of blocks.
 SETUP, BLOCK_SETUP = {"CE": 0.1, "LSR": 0.4, "M": 0.1}, 0.3
 #: Ports that have wires of their own within a tile, to or from.
@@ -70,7 +54,7 @@ def wire(start: Place | None, output: str, end: Place | None, port: str) -> floa
     if output in WITHIN or port in WITHIN or start is None or end is None:
         return 0.0
     lengths = [abs(one - other) for one, other in zip(start, end, strict=True)]
-    return LEAST + sum(TILE * length + NEAR * min(length, _NEAR_TILES) for length in lengths)
+    return _LEAST + sum(_TILE * length + _NEAR * min(length, _NEAR_TILES) for length in lengths)
 
 
 def arcs(name: str, cell: Cell) -> Iterator[tuple[int, Arc]]:

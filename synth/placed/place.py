@@ -18,11 +18,8 @@ from .refine import refine
 from .replicate import replicate
 from .timing import Timing
 
-__all__ = ["REACH", "place_design"]
+__all__ = ["place_design"]
 
-#: The router is told of a clock that is at most so much above the estimate of a placement: for one out of reach it may
-#: never end.
-REACH = 1.0
 #: A placement of two clocks is refined for a clock so many times the one to reach: where wires want the same way, some
 #: take a nanosecond more than estimated.
 _REFINED_AHEAD = 1.2
@@ -150,7 +147,8 @@ def _refine(placed: Path, device: Device) -> _Aims:
         refine(timing, mhz=refined_mhz)
     placed.write_text(json.dumps(netlist))
     longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)
-    reach_mhz = REACH * 1000 / longest_ns if longest_ns else math.inf
+    # For a clock out of reach the router may never end.
+    reach_mhz = 1000 / longest_ns if longest_ns else math.inf
     aims_mhz = {min(wanted_mhz + ahead_mhz, reach_mhz) for ahead_mhz in _ROUTED_AHEAD}
     nets = [name for name, net in module["netnames"].items() if timing.clocks & set(net["bits"])]
     return _Aims(sorted(aims_mhz, reverse=True), sorted(nets))
