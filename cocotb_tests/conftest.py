@@ -38,6 +38,10 @@ OPTIMISATION = {"OPT_FAST": "-O1", "OPT_SLOW": "-O0", "OPT_GLOBAL": "-O1"}
 #: With ``--quick-build``.
 NO_OPTIMISATION = dict.fromkeys(OPTIMISATION, "-O0")
 
+#: Headers that every design's code begins with. They take longer to compile than most designs: they are precompiled.
+RUNTIME_HEADER = "runtime.h"
+RUNTIME_HEADERS = "".join(f"#include <{name}>\n" for name in ("verilated.h", "verilated_vpi.h", "verilated_dpi.h"))
+
 Simulate = Callable[..., None]
 
 
@@ -129,10 +133,11 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str, optimisation: 
     toolchain.check_programs()
     source = folder / "dut.v"
     source.write_text(text)
-    # Verilator's own runtime is the same for every design: take the objects from the first one.
+    # Verilator's own runtime is the same for every design: take it from the first one.
     runtime = root / f"runtime-{runtime_key}"
     if has_runtime := cache.is_whole(runtime):
-        for path in runtime.iterdir():
+        optimisation = {**optimisation, "OPT_FAST": f"{optimisation['OPT_FAST']} -include {runtime / RUNTIME_HEADER}"}
+        for path in runtime.glob("*.o"):
             shutil.copyfile(path, folder / path.name)
             # Newer than the makefile to come, or make would compile it again.
             os.utime(folder / path.name, (time.time() + 3600, time.time() + 3600))
@@ -156,13 +161,21 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str, optimisation: 
         os.environ.clear()
         os.environ.update(before)
     if not has_runtime:
-        # Not cocotb's main program, verilator.o: it has the size of this design's model compiled in.
-        cache.entry(
-            root,
-            runtime.name,
-            lambda target: [shutil.copyfile(path, target / path.name) for path in folder.glob("verilated*.o")],
-        )
+        env = toolchain.environment(**optimisation)
+        cache.entry(root, runtime.name, lambda target: _keep_runtime(folder, target, env=env, log=log))
     # Only the executable is needed from here on.
     for path in folder.iterdir():
         if path.name not in ("dut", "dut.v", "build.log"):
             path.unlink()
+
+
+def _keep_runtime(folder: Path, target: Path, *, env: dict[str, str], log: Path) -> None:
+    # Not cocotb's main program, verilator.o: it has the size of this design's model compiled in.
+    for path in folder.glob("verilated*.o"):
+        shutil.copyfile(path, target / path.name)
+    (folder / RUNTIME_HEADER).write_text(RUNTIME_HEADERS)
+    precompiled = f"{RUNTIME_HEADER}.fast.gch"
+    # By Verilator's own makefile: the compiler takes what was precompiled with the same options alone.
+    toolchain.run(["make", "-f", "Vtop.mk", precompiled], cwd=folder, env=env, log=log)
+    shutil.copyfile(folder / RUNTIME_HEADER, target / RUNTIME_HEADER)
+    shutil.copyfile(folder / precompiled, target / f"{RUNTIME_HEADER}.gch")

