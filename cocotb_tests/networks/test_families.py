@@ -149,6 +149,7 @@ def test_networks_on_the_core(seed: int):
     assert sweep.wrong == sweep.late == sweep.refused == []
 
 
+@pytest.mark.regress
 def test_the_networks_meet_what_matters(tmp_path: Path):
     coverage = Coverage()
     for seed in (*QUICK, *QUICK_COMBINED):

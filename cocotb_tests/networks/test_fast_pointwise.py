@@ -69,7 +69,7 @@ def test_no_byte_differs(name: str, make) -> None:
 @pytest.mark.parametrize(
     ("name", "count", "most_channels"),
     [
-        ("default", 40, 70),
+        ("default", 16, 70),
         pytest.param("default", 220, 70, marks=pytest.mark.regress),
         pytest.param("bottom-up", 200, 24, marks=pytest.mark.regress),
         pytest.param("top-down", 200, 24, marks=pytest.mark.regress),

@@ -81,6 +81,7 @@ def test_a_design_with_two_clocks_becomes_a_bitstream(tmp_path: Path) -> None:
 
 
 @needs_tools
+@pytest.mark.regress
 def test_a_clock_that_is_missed_leaves_nothing(tmp_path: Path) -> None:
     board = dataclasses.replace(BOARDS[QUICK], core_mhz=400.0)
     built = bitstream.build(Echo(), board, folder=tmp_path, seeds=(1, 2))

@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from sweeps import sweep
 
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.butterfly.butterfly import Butterfly
@@ -50,7 +51,7 @@ def test_standard_patterns(family: str, direction: Direction, width: int, lanes:
     assert count_multipliers(Pattern.of(width, width, direction), lanes, family, tmp_path) == wanted
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", sweep(FAMILIES, kept=["ecp5"]))
 def test_lists_of_densities(family: str, tmp_path: Path) -> None:
     unit = Pattern.of(64, 64, densities=[Density.UNIT] * 6)
     assert count_multipliers(unit, 8, family, tmp_path) == 0

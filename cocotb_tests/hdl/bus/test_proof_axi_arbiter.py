@@ -235,6 +235,7 @@ class ArbiterProof(Proof):
                 m.d.comb += [Assert(mine == (valid & (core == number))), Assert(~mine | (found == before))]
 
 
+@pytest.mark.regress
 def test_arbiter(tmp_path: Path) -> None:
     prove(ArbiterProof(broken(axi_arbiter, "_REQUESTS = 4", "_REQUESTS = 2")), tmp_path, depth=3, cover_depth=16)
 

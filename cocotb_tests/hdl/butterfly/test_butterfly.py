@@ -39,7 +39,7 @@ HARDWARE: dict[str, tuple[Pattern, int]] = {
 
 
 #: Each is compiled; networks run on one that goes top-down, and a stage of unit weights has a test of its own.
-IN_EVERY_RUN = ("bottom-up", "mixed")
+IN_EVERY_RUN = ("bottom-up",)
 
 
 @pytest.mark.parametrize("name", sweep(HARDWARE, kept=IN_EVERY_RUN))

@@ -74,6 +74,7 @@ def test_large_runs_a_layer() -> None:
     assert measured.counters["compute_busy"] == measured.program.layers[0].array_cycles
 
 
+@pytest.mark.regress
 def test_without_tables_of_an_add_results_land_three_cycles_earlier() -> None:
     tiny = PRESETS["tiny"]
     layers = {}

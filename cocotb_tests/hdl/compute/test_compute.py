@@ -53,7 +53,7 @@ CONFIGS |= FPC_CONFIGS | {
 }
 #: The rest takes minutes: `ecp5-85k`, chains, pairs and the butterfly of "top-down" run networks on the core, and all
 #: engines of a small core are in test_other_engines.py.
-IN_EVERY_RUN = ("tiny", "bursts, hand over")
+IN_EVERY_RUN = ("tiny",)
 
 
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))

@@ -278,7 +278,8 @@ def _is_several(command: data.View) -> Value:
     return command.engine == DEPTHWISE
 
 
-@pytest.mark.parametrize("name", ["chains", *(pytest.param(name, marks=pytest.mark.regress) for name in BURST_CONFIGS)])
+@pytest.mark.regress
+@pytest.mark.parametrize("name", ["chains", *BURST_CONFIGS])
 def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp_path: Path) -> None:
     config = (BURST_CONFIGS | CHAIN_CONFIGS)[name]
     prove(WindowsProof(config), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)

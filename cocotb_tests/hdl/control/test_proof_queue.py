@@ -281,7 +281,7 @@ class QueueProof(Proof):
     [
         pytest.param(Queue.DMA, 2, 1, marks=pytest.mark.regress),
         (Queue.DMA, 2, 2),
-        (Queue.COMPUTE, 2, 1),
+        pytest.param(Queue.COMPUTE, 2, 1, marks=pytest.mark.regress),
         pytest.param(Queue.DMA, 4, 2, marks=pytest.mark.regress),
     ],
 )

@@ -35,7 +35,7 @@ COUNT = 60
     [
         pytest.param("tiny", Queue.DMA, 1, marks=pytest.mark.regress),
         ("tiny", Queue.DMA, 2),
-        ("ecp5-85k", Queue.COMPUTE, 1),
+        pytest.param("ecp5-85k", Queue.COMPUTE, 1, marks=pytest.mark.regress),
         pytest.param("large", Queue.DMA, 1, marks=pytest.mark.regress),
     ],
     ids=lambda value: getattr(value, "name", value),

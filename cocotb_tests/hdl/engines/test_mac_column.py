@@ -9,6 +9,7 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from arrays.winograd_steps import CONTROLS, PHASED, WAITS, signed_bits
 from benches.clocking import cycle, start
@@ -36,7 +37,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sweep(KINDS, kept=("lends to weights", "winograd, lends, binary")))
 def test_accumulates(simulate, kind: str) -> None:
     simulate(MacColumn(**{"lanes": LANES, "step": STEP} | KINDS[kind]), env={"KIND": kind})
 

@@ -12,6 +12,7 @@ from amaranth.back import verilog
 from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from sweeps import SWEPT_PRESETS
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Ram, Rom
@@ -77,7 +78,7 @@ def test_what_is_beside_them_stays() -> None:
     assert contents(text) == [list(enumerate([3, 0, 1, 0] * 4))]
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_the_core_has_no_contents(preset: str) -> None:
     assert contents(generate(PRESETS[preset])) == []
 

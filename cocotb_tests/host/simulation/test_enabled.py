@@ -120,6 +120,7 @@ def test_what_something_else_reads_keeps_its_enable() -> None:
     assert [len(_GATED.findall(gate(one))) for one in (module, read)] == [2 + 5, 1 + 5]
 
 
+@pytest.mark.regress
 def test_the_core_has_parts_that_sleep() -> None:
     text = top_ip.generate(PRESETS["tiny"], asserted=True)
     plain = top_ip.generate(PRESETS["tiny"])

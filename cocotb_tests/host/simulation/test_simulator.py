@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from benches.copier import BEATS, Copier
 from lutterfly.golden import pins, registers
@@ -60,7 +61,7 @@ CONFIGS = {
 }
 
 
-@pytest.fixture(params=CONFIGS)
+@pytest.fixture(params=sweep(CONFIGS, kept=["tiny"]))
 def config(request: pytest.FixtureRequest) -> Config:
     return CONFIGS[request.param]
 

@@ -275,6 +275,7 @@ def write_routed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_tools
+@pytest.mark.regress
 def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A register of a real placement is put at the other end of the device, and comes back; then it is routed."""
     seen: dict[str, Any] = {}

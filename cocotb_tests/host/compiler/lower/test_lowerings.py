@@ -70,8 +70,7 @@ def made(*builds: Callable[[Net], None]) -> bytes:
 @needs_reference
 @pytest.mark.parametrize(
     "engine",
-    # A simulator for each.
-    [pytest.param(engine, marks=[pytest.mark.regress] * (engine is not ADD)) for engine in LEFT_OUT],
+    LEFT_OUT,
     ids=lambda engine: engine.name,
 )
 def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:

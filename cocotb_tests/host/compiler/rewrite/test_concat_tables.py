@@ -7,6 +7,7 @@ from itertools import count
 
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -55,7 +56,10 @@ def test_what_others_read_too_is_looked_up_by_the_copy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("preset", "side", "blocks"), [("tiny", 4, False), ("tiny", 17, False), ("tiny", 17, True), ("ecp5-85k", 4, False)]
+    ("preset", "side", "blocks"),
+    sweep(
+        [("tiny", 4, False), ("tiny", 17, False), ("tiny", 17, True), ("ecp5-85k", 4, False)], kept=[("tiny", 4, False)]
+    ),
 )
 def test_more_tables_than_their_memory_holds(
     preset: str, side: int, blocks: bool, monkeypatch: pytest.MonkeyPatch

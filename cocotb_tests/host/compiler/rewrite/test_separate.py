@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sweeps import sweep
 
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -22,7 +23,7 @@ def pooled(size: int, channels: int, window: Window, *, seed: int = 0, table: bo
     return maker.finish(pool, maker.convolution(trunk, 3, Window((3, 3), pads=(1, 1, 1, 1))))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", sweep(range(20), kept=range(8)))
 def test_bytes_are_the_same(seed: int) -> None:
     rng = np.random.default_rng(seed)
     kernel = tuple(int(n) for n in rng.integers(4, 8, 2))
@@ -54,6 +55,7 @@ def test_where_it_halves_the_steps(size: int, kernel: int, stride: int, separate
     assert ("pool_t1 along columns" in names) == separated
 
 
+@pytest.mark.regress
 def test_a_window_with_more_classes_than_the_lists_hold_is_separated_even_where_it_does_not_fit() -> None:
     for kernel, separated in ((13, True), (5, False)):
         window = Window((kernel, kernel), pads=(kernel // 2,) * 4)
