@@ -218,7 +218,7 @@ def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -
     assert single > 10
 
 
-@pytest.mark.parametrize("config", sweep(CORES, kept=CORES[1:2]), ids=name_of)
+@pytest.mark.parametrize("config", sweep(CORES, kept=CORES[1:]), ids=name_of)
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 80), marks=pytest.mark.regress)], ids=str)
 def test_bytes_and_cycles_on_the_core(config: Config, seeds: range, always: None) -> None:
     count = 0
