@@ -143,8 +143,10 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str, optimisation: 
             os.utime(folder / path.name, (time.time() + 3600, time.time() + 3600))
     log = folder / "build.log"
     before = dict(os.environ)
+    # One file in all, however large: Verilator precompiles headers of their own for several, and one set is the limit.
+    env = toolchain.environment(**optimisation, VM_PARALLEL_BUILDS="0")
     try:
-        os.environ.update(toolchain.environment(**optimisation))
+        os.environ.update(env)
         get_runner("verilator").build(
             sources=[source],
             hdl_toplevel="dut",
@@ -161,7 +163,6 @@ def _build(text: str, folder: Path, root: Path, runtime_key: str, optimisation: 
         os.environ.clear()
         os.environ.update(before)
     if not has_runtime:
-        env = toolchain.environment(**optimisation)
         cache.entry(root, runtime.name, lambda target: _keep_runtime(folder, target, env=env, log=log))
     # Only the executable is needed from here on.
     for path in folder.iterdir():
