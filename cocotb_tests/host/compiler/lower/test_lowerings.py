@@ -67,12 +67,10 @@ def made(*builds: Callable[[Net], None]) -> bytes:
     return net.finish()
 
 
+# A simulator for each.
+@pytest.mark.regress
 @needs_reference
-@pytest.mark.parametrize(
-    "engine",
-    LEFT_OUT,
-    ids=lambda engine: engine.name,
-)
+@pytest.mark.parametrize("engine", LEFT_OUT, ids=lambda engine: engine.name)
 def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:
     builds = [build for build in (sums, maxima, averages, side_by_side) if NEEDED.get(build) is not engine]
     assert_right(verify(made(*builds), without(engine), samples=1))
