@@ -82,16 +82,25 @@ def test_zero_points_are_refused(zero_points: tuple[int, int, int], name: str, s
     assert f"multiplies two activations, and the zero point {shown} of" in str(refused.value)
 
 
+#: A matrix of more tiles than the weight memory of this accelerator has room for.
+SMALL = dataclasses.replace(
+    PRESETS["tiny"],
+    memory=dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=64 << 10, weight_bytes=4 << 10),
+)
+LARGE = Matrices((1, 4, 96), (1, 96, 64))
+
+
 def test_weights_that_no_memory_holds_come_in_parts() -> None:
-    """Of a matrix of more tiles than the weight memory has room for."""
-    small = dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=64 << 10, weight_bytes=4 << 10)
-    config = dataclasses.replace(PRESETS["tiny"], memory=small)
-    data = Matrices((1, 4, 96), (1, 96, 64)).model()
-    plan = plan_graph(import_model(data), config)
+    plan = plan_graph(import_model(LARGE.model()), SMALL)
     pieces = [arrival.size for arrival in plan.arrivals if arrival.memory is LocalMemory.WEIGHT]
     assert len(pieces) > 2
-    assert sum(pieces) * config.weight_word_bytes == 96 * 64
-    assert_right(verify(data, config, samples=1))
+    assert sum(pieces) * SMALL.weight_word_bytes == 96 * 64
+
+
+@pytest.mark.regress
+def test_weights_that_no_memory_holds_come_in_parts_on_the_core() -> None:
+    """Which is built for this test alone."""
+    assert_right(verify(LARGE.model(), SMALL, samples=1))
 
 
 @pytest.mark.parametrize("spread_by", SpreadBy)
