@@ -19,9 +19,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from cycles import measure
 from loaded import load
 
-from cycles import measure
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.synth.extras import install_command
 

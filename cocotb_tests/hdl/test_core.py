@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
-from sweeps import sweep
 
 from benches.core_bench import BASE, Core, Job, encode, random_job
 from benches.responses import answer_reads, answer_writes
@@ -25,6 +24,7 @@ from lutterfly.golden.timing.latencies import reset_cycles
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi
+from sweeps import sweep
 
 #: Four resident commands: the compute program streams through.
 CONFIGS = {

@@ -20,6 +20,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi
+from sweeps import sweep
 
 #: Cycles from the fault of one core to the interrupt, its report and the others' included.
 BOUND = 200
@@ -37,7 +38,7 @@ def config_of(cores: int, shared_port: bool) -> Config:
 
 
 @pytest.mark.parametrize(
-    ("cores", "shared_port"), [(2, True), (2, False), (4, True), pytest.param(4, False, marks=pytest.mark.regress)]
+    ("cores", "shared_port"), sweep([(2, True), (2, False), (4, True), (4, False)], kept=[(2, True)])
 )
 def test_cores(simulate, cores: int, shared_port: bool) -> None:
     simulate(TopAxi(config_of(cores, shared_port)), env={"CORES": str(cores), "SHARED": str(int(shared_port))})

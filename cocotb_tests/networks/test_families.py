@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-import sweeps
 
+import sweeps
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.frontend import import_model

@@ -9,7 +9,6 @@ import re
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
@@ -26,6 +25,7 @@ from networks.butterflies import Network, random_stages
 from networks.fast_networks import fast_network
 from oracles.exactness import assert_right
 from quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
+from sweeps import sweep
 
 
 def mixed() -> bytes:

@@ -7,7 +7,6 @@ import dataclasses
 import re
 
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, ClusterConfig
@@ -21,6 +20,7 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.pumped import is_pumped, multipliers
+from sweeps import sweep
 
 TINY = PRESETS["tiny"]
 PLAIN = EngineConfigs.of(MAC, MAXIMUM)

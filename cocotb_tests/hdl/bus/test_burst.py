@@ -11,11 +11,11 @@ import cocotb
 import numpy as np
 import pytest
 from amaranth.hdl import unsigned
-from sweeps import sweep
 
 from benches.clocking import start
 from benches.streams import StreamMonitor, receive, send
 from lutterfly.hdl.bus.burst import BurstSplitter
+from sweeps import sweep
 
 BEATS = 16
 CONTEXT = unsigned(5)

@@ -8,7 +8,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -18,6 +17,7 @@ from lutterfly.golden.numerics.fpc import enter, run_stages
 from lutterfly.golden.numerics.fpc_layer import Stages
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
 from networks.butterflies import random_stages, smaller_pattern
+from sweeps import sweep
 
 #: Hardware: its pattern and its lanes.
 HARDWARE: dict[str, tuple[Pattern, int]] = {

@@ -8,10 +8,10 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY, PairLine
+from sweeps import sweep
 
 LANES = 4
 WORD_BITS = 16 * LANES

@@ -8,7 +8,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from arrays.borrowed_multipliers import BorrowedMultipliers
 from benches.clocking import cycle, start
@@ -17,6 +16,7 @@ from lutterfly.golden.numerics.fpc import round_shift
 from lutterfly.golden.numerics.fpc_layer import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY
 from lutterfly.hdl.butterfly.stage import Stage
+from sweeps import sweep
 
 LANES, WORDS = 4, 8
 SKIP_BITS = 18

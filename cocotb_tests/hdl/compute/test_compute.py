@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
@@ -25,6 +24,7 @@ from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.platforms import SIMULATED
 from quantised.fpc_configs import FPC_CONFIGS
+from sweeps import sweep
 
 COMMANDS = 40
 

@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -17,6 +16,7 @@ from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, M
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import backlog_limit, window_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
+from sweeps import sweep
 
 LANDING = {
     MAC: 21,

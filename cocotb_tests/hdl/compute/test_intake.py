@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.random_commands import payload, random_scenario
@@ -25,6 +24,7 @@ from lutterfly.hdl.compute.intake import Intake
 from lutterfly.hdl.compute.position import Position
 from lutterfly.hdl.parts.isa import command_shape
 from quantised.fpc_configs import CHAIN_CONFIGS
+from sweeps import sweep
 
 SHAPE = command_shape(isa.COMPUTE)
 #: From the cycle in which a command is taken over to the one in which it is judged.

@@ -14,7 +14,6 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge
-from sweeps import sweep
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import Scenario, random_scenario, random_window
@@ -30,6 +29,7 @@ from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
+from sweeps import sweep
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],

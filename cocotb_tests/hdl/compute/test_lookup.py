@@ -9,7 +9,6 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, unpack
@@ -24,6 +23,7 @@ from lutterfly.hdl.compute.lookup import ISSUE_LATENCY, Lookup, issued_layout
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.fields import step_fields
 from lutterfly.hdl.parts.isa import ErrorReport
+from sweeps import SWEPT_PRESETS
 
 OUTPUTS = ("step", "engine", "engine_valid", "address", "weight", "reads", "problem")
 

@@ -11,7 +11,6 @@ import re
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.compute_bench import ComputeBench, expected
 from benches.random_commands import random_scenario
@@ -24,6 +23,7 @@ from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.parts.verilog import to_verilog
+from sweeps import sweep
 from toys.toy_borrower import WEIGHTED, add_borrower
 from toys.toy_engine import MINIMUM, add_toy
 

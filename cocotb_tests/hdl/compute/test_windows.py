@@ -8,7 +8,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.random_commands import Scenario, payload, random_scenario
@@ -26,6 +25,7 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
+from sweeps import SWEPT_PRESETS
 
 LANDING = {
     MAC: 21,

@@ -9,10 +9,10 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
-from sweeps import sweep
 
 from benches.clocking import start
 from lutterfly.hdl.control.barrier import Barrier
+from sweeps import sweep
 
 #: From the last arrival to the release.
 LATENCY = 2

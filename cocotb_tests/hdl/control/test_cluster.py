@@ -7,11 +7,11 @@ import os
 
 import cocotb
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from lutterfly.golden import registers
 from lutterfly.hdl.control.cluster import Cluster
+from sweeps import sweep
 
 BUSY, DONE, ERROR = registers.STATUS_BUSY, registers.STATUS_DONE, registers.STATUS_ERROR
 OUTPUTS = ("begin", "stop", "error_core", "status", "pending")

@@ -9,7 +9,6 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
-from sweeps import sweep
 
 from benches.clocking import start
 from benches.streams import receive
@@ -17,6 +16,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.units import Queue
 from lutterfly.hdl.control.dispatch import Dispatch, offers
+from sweeps import sweep
 
 PORTS = {
     Opcode.LOAD: "load",

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
-from sweeps import sweep
 
 from benches.streams import StreamMonitor, unpack
 from lutterfly.golden.config import Config
@@ -23,6 +22,7 @@ from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
 from lutterfly.hdl.control.program import Program
 from lutterfly.hdl.control.ring import program_layout
 from lutterfly.hdl.parts.isa import ErrorReport
+from sweeps import sweep
 
 RING = 8
 QUEUES = ("dma", "compute")

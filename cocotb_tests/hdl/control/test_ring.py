@@ -10,7 +10,6 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
-from sweeps import sweep
 
 from benches.clocking import start
 from benches.streams import pack, receive
@@ -18,6 +17,7 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.ring import Ring, burst_layout, program_layout
 from lutterfly.hdl.parts.verilog import to_verilog
+from sweeps import sweep
 
 START = 64
 #: Cycles from a burst to its first word, at least: a bus takes longer.

@@ -10,7 +10,6 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import start
 from benches.streams import send, unpack
@@ -19,6 +18,7 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.dma.byte_aligner import ByteAligner, chunk_layout
 from lutterfly.hdl.dma.load_chunks import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport
+from sweeps import SWEPT_PRESETS
 
 KEPT = ("memory", "address", "count", "last")
 

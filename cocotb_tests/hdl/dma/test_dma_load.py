@@ -7,7 +7,6 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
-from sweeps import SWEPT_PRESETS
 
 from benches.dma_bench import BASE, Bench
 from benches.dma_units import DmaBench
@@ -18,6 +17,7 @@ from lutterfly.golden.engines import ADD, FPC
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
+from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

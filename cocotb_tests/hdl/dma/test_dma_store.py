@@ -7,7 +7,6 @@ import cocotb
 import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
-from sweeps import SWEPT_PRESETS
 
 from benches.dma_bench import Bench
 from benches.dma_units import DmaBench
@@ -17,6 +16,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
+from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -11,7 +11,6 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import start
 from benches.streams import StreamMonitor, receive, send
@@ -19,6 +18,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma.load_chunks import LoadChunks, chunk_bytes, step_layout, transfer_nest
+from sweeps import SWEPT_PRESETS
 
 LOOPS = ("row", "fold", "piece")
 

@@ -9,7 +9,6 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, receive, send, unpack
@@ -21,6 +20,7 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.dma.load_chunks import chunk_bytes, transfer_nest
 from lutterfly.hdl.dma.load_command import LoadCommands, load_command_layout, run_nest
 from lutterfly.hdl.parts.isa import ErrorReport
+from sweeps import SWEPT_PRESETS
 
 IDLE = {"commands__valid": 0, "runs__ready": 0, "transfers__ready": 0, "halt": 0}
 

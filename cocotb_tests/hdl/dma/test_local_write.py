@@ -8,7 +8,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, unpack
@@ -17,6 +16,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma.byte_aligner import chunk_layout
 from lutterfly.hdl.dma.local_write import LocalWrite, local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
+from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

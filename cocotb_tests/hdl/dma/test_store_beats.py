@@ -10,7 +10,6 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import start
 from benches.streams import StreamMonitor, receive, send
@@ -19,6 +18,7 @@ from lutterfly.golden.isa import LOCAL_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import write_beat_layout
 from lutterfly.hdl.dma.store_beats import StoreBeats
+from sweeps import SWEPT_PRESETS
 
 BURST_FIELDS = ("source", "beats_minus_one", "first_byte", "last_byte", "first")
 

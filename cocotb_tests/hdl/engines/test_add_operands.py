@@ -8,13 +8,13 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add_operands import AddOperands
 from lutterfly.hdl.engines.engine import Step
+from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -8,7 +8,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -20,6 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add_tables import AddTables
 from lutterfly.hdl.engines.finish import finish_settings_layout
 from lutterfly.hdl.parts.device import RAM_LATENCY
+from sweeps import SWEPT_PRESETS
 
 LIMIT = 1 << ENTRY_BITS - 1
 

@@ -11,11 +11,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
-from double_clock import start_clocks
 from onnx import TensorProto, helper, numpy_helper
-from sweeps import sweep
 
 from benches.streams import pack
+from double_clock import start_clocks
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.specification import depthwise
@@ -29,6 +28,7 @@ from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
 from networks.mixed.configurations import CONFIGS as MIXED
+from sweeps import sweep
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],

@@ -9,7 +9,6 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from arrays.winograd_steps import CONTROLS, PHASED, WAITS, signed_bits
 from benches.clocking import cycle, start
@@ -23,6 +22,7 @@ from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.mac_column import MacColumn, column_latency
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.winograd.words import TAP_CONTROL
+from sweeps import sweep
 
 LANES = 4
 LATENCY = column_latency(LANES)

@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -19,6 +18,7 @@ from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.maximum.specification import maximum
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.maximum import Maximum
+from sweeps import sweep
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},

@@ -8,7 +8,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack
@@ -19,6 +18,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY, step_layout
 from lutterfly.hdl.engines.multiply import Multiply
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
+from sweeps import SWEPT_PRESETS
 
 PRODUCT_BITS = NARROW_BITS + DIFFERENCE_BITS
 

@@ -8,12 +8,12 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from benches.streams import pack, send
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
+from sweeps import SWEPT_PRESETS
 
 IDLE = {"result_valid": 0, "no_result": 1, "transfer_write__valid": 0, "read_address": 0}
 

@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS, sweep
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
@@ -17,6 +16,7 @@ from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
+from sweeps import SWEPT_PRESETS, sweep
 
 PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 

@@ -11,7 +11,6 @@ from typing import Any
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import start
 from benches.groups import groups_of, has_wide_results
@@ -24,6 +23,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results.group_walk import GroupWalk, group_layout
 from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
+from sweeps import sweep
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},

@@ -9,13 +9,13 @@ import cocotb
 import numpy as np
 import pytest
 from cocotb.triggers import Timer
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import RESULT_WINDOWS, result_windows
 from lutterfly.hdl.engines.finish import has_whole_finish
 from lutterfly.hdl.results.result_fifo import GROUP_LATENCY, ResultFifo
+from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

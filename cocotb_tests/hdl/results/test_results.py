@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.groups import group_lanes, groups_of, has_wide_results
@@ -31,6 +30,7 @@ from lutterfly.hdl.results.place import Place
 from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
 from lutterfly.hdl.results.settings import settings_layout
 from quantised.fpc_configs import CHAIN_CONFIGS
+from sweeps import sweep
 
 SHAPE = command_shape(isa.COMPUTE)
 

@@ -8,13 +8,13 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import SWEPT_PRESETS
 
 from benches.clocking import cycle, start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.results.transfer_tables import TransferTables
+from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -9,7 +9,6 @@ import os
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.clocking import cycle, start
 from benches.streams import pack, unpack
@@ -22,6 +21,7 @@ from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 from lutterfly.hdl.results.results import Place
 from lutterfly.hdl.results.write_back import WRITE_BACK_LATENCY, WriteBack
+from sweeps import sweep
 
 #: Pieces of one and four bytes of bits, and of a quarter of a byte.
 CONFIGS = {

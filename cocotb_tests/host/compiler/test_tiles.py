@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.machine import ORDERS
@@ -22,6 +21,7 @@ from lutterfly.host.graph import Graph, Window
 from oracles.execution import differing_bytes
 from quantised.binary_graphs import BinaryGraphMaker
 from quantised.graphs import GraphMaker
+from sweeps import sweep
 
 TINY = PRESETS["tiny"]
 

@@ -9,7 +9,6 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from sweeps import sweep
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError
@@ -23,6 +22,7 @@ from lutterfly.host.quantize.rewriting.recurrent.row_order import rows_of
 from lutterfly.host.quantize.rewriting.recurrent.unrolled import UNROLLED
 from lutterfly.host.session.verify import verify
 from oracles.exactness import assert_right, needs_reference
+from sweeps import sweep
 
 STEPS, INPUTS, HIDDEN = 4, 3, 5
 GATES = {"LSTM": 4, "GRU": 3}

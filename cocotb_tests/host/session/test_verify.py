@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
@@ -20,6 +19,7 @@ from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import MemorySettings
 from networks.generated import FORMS, TINY, Generated, Limits, chain, layer
 from oracles.exactness import assert_right, needs_reference
+from sweeps import sweep
 
 pytestmark = needs_reference
 

@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
@@ -19,6 +18,7 @@ from lutterfly.host.simulation.settings import SimulationError
 from lutterfly.host.simulation.simulator import Simulator
 from lutterfly.host.simulation.toolchain import ToolError
 from lutterfly.host.simulation.top import AXI
+from sweeps import sweep
 
 CONFIG = PRESETS["tiny"]
 EMPTY = "module lutterfly(aclk);\n  input aclk;\nendmodule\n"

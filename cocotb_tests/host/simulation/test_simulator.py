@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.copier import BEATS, Copier
 from lutterfly.golden import pins, registers
@@ -24,6 +23,7 @@ from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.simulation import build
 from lutterfly.host.simulation.settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
 from lutterfly.host.simulation.simulator import Simulator
+from sweeps import sweep
 
 BASE, SIZE = 0x4000_0000, 1 << 20
 SOURCE, TARGET = 0x0, 0x8000

@@ -10,7 +10,6 @@ from pathlib import Path
 import cocotb
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from benches.table_bench import check_every_entry, environment, facts, look_up
 from lutterfly.golden.transfer.scheme_names import parse
@@ -21,6 +20,7 @@ from lutterfly.host.transfer.facts import tabulate_chain
 from lutterfly.host.transfer.operators import chain_of
 from lutterfly.host.transfer.pointwise import Pointwise
 from lutterfly.host.transfer.verilog import module_name, table_verilog
+from sweeps import sweep
 
 WAIVERS = Path(__file__).parents[2] / "hdl" / "lint.vlt"
 CASES = {

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from placed_netlists import Sketch
 
 from lutterfly.boards import SPEEDS
 from lutterfly.hdl.parts.platforms import Platform
@@ -23,6 +22,7 @@ from lutterfly.synth.placed.refine import refine
 from lutterfly.synth.placed.replicate import replicate
 from lutterfly.synth.placed.slices import REGISTER, Site, Slices
 from lutterfly.synth.placed.timing import Timing
+from placed_netlists import Sketch
 from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(

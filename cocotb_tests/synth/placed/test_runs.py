@@ -7,7 +7,6 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placed_netlists import Sketch, check_sites, designs, longest
 
 from lutterfly.synth.placed import runs as module
 from lutterfly.synth.placed.refine import refine
@@ -15,6 +14,7 @@ from lutterfly.synth.placed.runs import best_place, runs_of
 from lutterfly.synth.placed.slices import Mover, Slices
 from lutterfly.synth.placed.timing import Timing
 from oracles.kept import PATIENT
+from placed_netlists import Sketch, check_sites, designs, longest
 
 
 def detour() -> Sketch:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from placed_netlists import Sketch
 
 from lutterfly.synth.placed.slices import Mover, Site, Slices, movers_of
 from lutterfly.synth.placed.timing import Timing
+from placed_netlists import Sketch
 
 HERE = (5, 5)
 

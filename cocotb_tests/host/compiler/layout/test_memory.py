@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
@@ -24,6 +23,7 @@ from lutterfly.host.graph import Graph, Window
 from networks.families import network
 from oracles.execution import differing_bytes, exact_plan
 from quantised.graphs import GraphMaker
+from sweeps import sweep
 
 TINY = PRESETS["tiny"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, decode
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -23,6 +22,7 @@ from lutterfly.host.graph.evaluate import evaluate
 from oracles.execution import differing_bytes
 from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 from quantised.evaluation import evaluate_float
+from sweeps import sweep
 
 CONFIGS = {
     name: dataclasses.replace(

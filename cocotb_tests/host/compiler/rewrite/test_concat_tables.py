@@ -7,7 +7,6 @@ from itertools import count
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -18,6 +17,7 @@ from lutterfly.host.compiler.layout import cuts
 from lutterfly.host.graph import Concat, Window
 from oracles.execution import differing_bytes, exact_plan
 from quantised.graphs import GraphMaker
+from sweeps import sweep
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

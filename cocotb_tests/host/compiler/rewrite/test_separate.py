@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -12,6 +11,7 @@ from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window
 from oracles.execution import differing_bytes
 from quantised.graphs import GraphMaker
+from sweeps import sweep
 
 CONFIG = PRESETS["ecp5-85k"]
 

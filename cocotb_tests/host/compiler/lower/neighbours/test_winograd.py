@@ -6,7 +6,6 @@ import dataclasses
 
 import numpy as np
 import pytest
-from sweeps import sweep
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
@@ -29,6 +28,7 @@ from oracles.measured import measure
 from quantised.few_outputs import array, name_of, planned, without_zeros
 from quantised.graphs import GraphMaker
 from quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
+from sweeps import sweep
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
