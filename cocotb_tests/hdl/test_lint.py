@@ -34,8 +34,8 @@ def lint(source: Path) -> str:
         ("tiny", ClusterConfig(), IP),
         ("tiny", ClusterConfig(), AXI),
         ("tiny", ClusterConfig(cores=2), IP),
-        ("tiny", ClusterConfig(cores=2, shared_port=False), IP),
-        ("ecp5-85k", ClusterConfig(), IP),
+        pytest.param("tiny", ClusterConfig(cores=2, shared_port=False), IP, marks=pytest.mark.regress),
+        pytest.param("ecp5-85k", ClusterConfig(), IP, marks=pytest.mark.regress),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -107,6 +107,7 @@ def test_bytes_and_cycles_on_twice_the_columns(models_dir, network: str):
     assert compile_model(data, SQUARE).predicted_cycles <= SQUARE_BOUNDS[network]
 
 
+@pytest.mark.regress
 def test_bytes_and_cycles_of_fast_layers_on_twice_the_columns(models_dir):
     model = with_fast_pointwise(onnx.load(models_dir / "kws_qop.onnx"))
     found = verify(model.SerializeToString(), SQUARE_FAST, samples=1)
