@@ -149,11 +149,9 @@ def _refine(placed: Path, device: Device) -> _Aims:
     longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)
     # For a clock out of reach the router may never end.
     reach_mhz = 1000 / longest_ns if longest_ns else math.inf
-    highest_mhz, *less_mhz = sorted(
-        {min(wanted_mhz + ahead_mhz, reach_mhz) for ahead_mhz in _ROUTED_AHEAD}, reverse=True
-    )
+    aims_mhz = sorted({min(wanted_mhz + ahead_mhz, reach_mhz) for ahead_mhz in _ROUTED_AHEAD}, reverse=True)
     nets = [name for name, net in module["netnames"].items() if timing.clocks & set(net["bits"])]
-    return _Aims([highest_mhz, highest_mhz, *less_mhz], sorted(nets))
+    return _Aims([aims_mhz[0], *aims_mhz], sorted(nets))
 
 
 def _routed(

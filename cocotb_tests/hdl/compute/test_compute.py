@@ -51,8 +51,8 @@ CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
 CONFIGS |= FPC_CONFIGS | {
     "all engines": dataclasses.replace(PRESETS["ecp5-85k"], engines=EngineConfigs.of(*ENGINES.values()))
 }
-#: The rest takes minutes: `ecp5-85k`, chains, pairs and the butterfly of "top-down" run networks on the core, and all
-#: engines of a small core are in test_other_engines.py.
+#: The rest takes minutes. Of it `ecp5-85k`, chains, pairs and a butterfly run networks on the core in every run; all
+#: engines of a small core are in test_other_engines.py, for `make regress` as well.
 IN_EVERY_RUN = ("tiny",)
 
 

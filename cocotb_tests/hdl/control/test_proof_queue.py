@@ -20,6 +20,7 @@ from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
 from proofs.formal import Proof, broken, entry, inside, needs_yosys
 from proofs.marked import Marked
 from proofs.prove import ProofError, prove
+from sweeps import sweep
 
 pytestmark = needs_yosys
 #: With few words in a command, so that a run is short.
@@ -278,12 +279,7 @@ class QueueProof(Proof):
 
 @pytest.mark.parametrize(
     ("which", "count", "cores"),
-    [
-        pytest.param(Queue.DMA, 2, 1, marks=pytest.mark.regress),
-        (Queue.DMA, 2, 2),
-        pytest.param(Queue.COMPUTE, 2, 1, marks=pytest.mark.regress),
-        pytest.param(Queue.DMA, 4, 2, marks=pytest.mark.regress),
-    ],
+    sweep([(Queue.DMA, 2, 1), (Queue.DMA, 2, 2), (Queue.COMPUTE, 2, 1), (Queue.DMA, 4, 2)], kept=[(Queue.DMA, 2, 2)]),
 )
 def test_queue(which: Queue, count: int, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flight, "_IN_FLIGHT", count)

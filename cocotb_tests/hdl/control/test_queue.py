@@ -25,6 +25,7 @@ from lutterfly.hdl.control.queue import CommandQueue
 from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
+from sweeps import sweep
 
 HEADER = ("after", "reserved", "signal", "wait")
 COUNT = 60
@@ -32,12 +33,10 @@ COUNT = 60
 
 @pytest.mark.parametrize(
     ("preset", "queue", "cores"),
-    [
-        pytest.param("tiny", Queue.DMA, 1, marks=pytest.mark.regress),
-        ("tiny", Queue.DMA, 2),
-        pytest.param("ecp5-85k", Queue.COMPUTE, 1, marks=pytest.mark.regress),
-        pytest.param("large", Queue.DMA, 1, marks=pytest.mark.regress),
-    ],
+    sweep(
+        [("tiny", Queue.DMA, 1), ("tiny", Queue.DMA, 2), ("ecp5-85k", Queue.COMPUTE, 1), ("large", Queue.DMA, 1)],
+        kept=[("tiny", Queue.DMA, 2)],
+    ),
     ids=lambda value: getattr(value, "name", value),
 )
 def test_queue(simulate, preset: str, queue: Queue, cores: int) -> None:
