@@ -192,6 +192,16 @@ def test_tests_are_run_together_in_their_order(file: str, far: bool) -> None:
     assert together == 1 if file.startswith("hdl/") else together > 5
 
 
+def test_what_make_test_leaves_out_judges_hardware_last() -> None:
+    runs = list(mutant_tests.tests_for("hdl/bus/axi_arbiter.py", far=True))
+    swept = [name for name, selected in runs if selected == mutant_tests.SWEPT]
+    assert swept == [
+        f"cocotb_tests/hdl/{name}.py" for name in ("bus/test_axi_arbiter", "test_cores", "bus/test_proof_axi_arbiter")
+    ]
+    assert swept[0] == runs[0][0]
+    assert not any(selected == mutant_tests.SWEPT for _, selected in runs[: len(swept)])
+
+
 def test_tests_of_the_same_name_come_first() -> None:
     def first(file: str) -> str:
         return next(mutant_tests.tests_for(file, far=False))[0]

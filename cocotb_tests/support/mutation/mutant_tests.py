@@ -12,6 +12,8 @@ from mutation.mutants import ROOT, sources
 
 #: Configurations that take long to build come after the others.
 LARGE = "ecp5 or large or default"
+#: What is selected by its mark: tests that `make test` leaves out.
+SWEPT = "regress"
 #: What tests a module of the hardware beside the tests of the same name, nearest first.
 NEIGHBOURS = {
     "addends": ("finishing", "compute"),
@@ -244,7 +246,7 @@ def runs_for(file: str, *, far: bool) -> Iterator[tuple[list[str], str]]:
 
 
 def hardware_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
-    """Those of a unit and of its neighbours; with ``far`` larger configurations and the core."""
+    """Those of a unit and of its neighbours; with ``far`` larger configurations, sweeps and the core."""
     stem, tests = Path(file).stem, _tests_by_name()
     near = [f"test_{name}.py" for name in (f"proof_{stem}", stem, *NEIGHBOURS.get(stem, ()))]
     near = [tests[name] for name in near if name in tests]
@@ -253,6 +255,7 @@ def hardware_tests(file: str, *, far: bool) -> Iterator[tuple[str, str]]:
     yield from ((name, f"not ({LARGE})") for name in near)
     if far:
         yield from ((name, LARGE) for name in near[:2])
+        yield from ((name, SWEPT) for name in near if name in near[:2] or "proof" in name)
         yield from ((tests[name], selected) for name, selected in FAR if tests[name] not in near)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from lutterfly.host.simulation.cache import PARTIAL, default_root
 from mutation import mutants
 from mutation.mutant_results import Result
-from mutation.mutant_tests import runs_for
+from mutation.mutant_tests import SWEPT, runs_for
 from mutation.mutants import HARDWARE, ROOT, Mutant
 
 #: What is imported as a part of the package, and what tests read beside.
@@ -96,7 +96,7 @@ class Workplace:
         options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
         command = [sys.executable, "-m", "pytest", *tests, *options]
         if selected:
-            command += ["-k", selected]
+            command += ["-m" if selected == SWEPT else "-k", selected]
         if is_software:
             command += ["-o", f"faulthandler_timeout={TEST_SECONDS}"]
         with tempfile.TemporaryFile("w+", dir=self.folder) as output:
