@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -13,6 +15,13 @@ from typing import IO
 #: ends, even by SIGKILL, the pipe is closed, and the guard kills the group. A death signal (PR_SET_PDEATHSIG) would
 #: reach the tool alone, and not the compilers that make starts.
 _GUARD = ("/bin/sh", "-c", "read _; kill -KILL 0")
+
+#: Seconds from one question whether a tool works in vain to the next.
+_POLL_S = 1.0
+
+
+class VainError(Exception):
+    """A tool was killed that would not have ended with a result."""
 
 
 def run(
@@ -22,7 +31,8 @@ def run(
     env: Mapping[str, str] | None = None,
     stdout: int | IO[bytes] = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.STDOUT,
-    time_limit_s: float | None = None,
+    time_limit_s: float = math.inf,
+    is_vain: Callable[[], bool] = lambda: False,
 ) -> tuple[int, bytes]:
     """Run ``command`` in a process group of its own; when this returns or raises, nothing of the group runs any more.
 
@@ -32,8 +42,10 @@ def run(
         A program and its arguments; its standard input is empty.
     stdout, stderr : int or file
         As for :class:`subprocess.Popen`.
-    time_limit_s : float or None
+    time_limit_s : float
         After which the group is killed.
+    is_vain : callable
+        Asked every second whether to kill the group before that.
 
     Returns
     -------
@@ -46,6 +58,8 @@ def run(
         If there is no such program.
     subprocess.TimeoutExpired
         If the command takes longer than ``time_limit_s``.
+    VainError
+        If it was killed because it works in vain.
     """
     with _guarded_group() as group:
         process = subprocess.Popen(
@@ -58,13 +72,24 @@ def run(
             process_group=group,
         )
         try:
-            errors = process.communicate(timeout=time_limit_s)[1]
+            errors = _errors(process, time_limit_s, is_vain)
         finally:
             process.kill()
             process.wait()
             if process.stderr is not None:
                 process.stderr.close()
     return process.returncode, errors or b""
+
+
+def _errors(process: subprocess.Popen[bytes], time_limit_s: float, is_vain: Callable[[], bool]) -> bytes | None:
+    """Wait for the end; what was written to a pipe of errors."""
+    limit = time.monotonic() + time_limit_s
+    while (left := limit - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=min(left, _POLL_S))[1]
+        if is_vain():
+            raise VainError
+    raise subprocess.TimeoutExpired(process.args, time_limit_s)
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from . import process
@@ -42,6 +43,7 @@ def run_tool(
     log: str = "",
     function: str = "",
     time_limit_s: float = TIME_LIMIT_S,
+    is_vain: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; ``log`` is what it writes there.
 
@@ -50,7 +52,7 @@ def run_tool(
     FlowError
         If it fails, with the end of what it says.
     TooLongError
-        If it does not end.
+        If it does not end, or would not: ``is_vain``, which is asked every second, says so.
     """
     # Not the commands of the same names, which need not be on the PATH.
     start = f"import sys, {tool}; sys.exit({tool}.{function or TOOLS[tool]}(sys.argv[1:]))"
@@ -62,12 +64,18 @@ def run_tool(
     shown = function.replace("run_", "yowasp-") or tool.replace("_", "-")
     try:
         code, errors = process.run(
-            command, cwd=folder, env=environment, stderr=subprocess.PIPE, time_limit_s=time_limit_s
+            command,
+            cwd=folder,
+            env=environment,
+            stderr=subprocess.PIPE,
+            time_limit_s=time_limit_s,
+            is_vain=is_vain,
         )
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, process.VainError) as error:
+        limit = f" within {time_limit_s:g} s" if isinstance(error, subprocess.TimeoutExpired) else ""
         raise TooLongError(
-            f"{shown} must end within {time_limit_s:g} s, and does not{seen}: a router may never end that is told to "
-            "reach a clock which is out of reach"
+            f"{shown} must end{limit}, and does not{seen}: a router may never end that is told to reach a clock which "
+            "is out of reach"
         ) from None
     if code:
         last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])

@@ -41,6 +41,18 @@ def test_a_time_limit_ends_all_of_them(tmp_path: Path, presence: Presence) -> No
     presence.ends()
 
 
+def test_a_tool_that_works_in_vain_ends_with_all_of_them(
+    tmp_path: Path, presence: Presence, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has written is asked about, not how long it takes."""
+    monkeypatch.setattr(process, "_POLL_S", 0.05)
+    with pytest.raises(process.VainError):
+        process.run(["sh", "-c", FAMILY, str(presence.path)], cwd=tmp_path, is_vain=lambda: presence.begins() is None)
+    presence.ends()
+    command = ["sh", "-c", "echo first >&2; sleep 0.3; echo last >&2"]
+    assert process.run(command, cwd=tmp_path, stderr=subprocess.PIPE) == (0, b"first\nlast\n")
+
+
 def test_what_a_tool_leaves_running_ends_with_it(tmp_path: Path, presence: Presence) -> None:
     script = '(echo child; touch begun; exec sleep 600) >"$0" & until [ -e begun ]; do sleep 0.01; done'
     assert process.run(["sh", "-c", script, str(presence.path)], cwd=tmp_path) == (0, b"")

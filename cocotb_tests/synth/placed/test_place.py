@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +63,9 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str
     """What nextpnr is told, which is not run: options, and the netlist, in which the floorplan leaves its seed."""
     runs = []
 
-    def run_tool(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
+    def run_tool(tool: str, options: list[str], *, folder: Path, log: str, is_vain: Callable[[], bool]) -> None:
+        # Nothing of an earlier run's.
+        assert not is_vain()
         (folder / log).write_text("")
         runs.append((options, json.loads((folder / options[options.index("--json") + 1]).read_text())))
         if "--write" in options:
@@ -197,8 +200,8 @@ def test_multipliers_of_two_clocks_in_a_group_are_an_error(
 ) -> None:
     run = place.run_tool
 
-    def warned(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
-        run(tool, options, folder=folder, log=log, time_limit_s=time_limit_s)
+    def warned(tool: str, options: list[str], *, folder: Path, log: str, is_vain: Callable[[], bool]) -> None:
+        run(tool, options, folder=folder, log=log, is_vain=is_vain)
         (folder / log).write_text("Warning: Connection to CLK0 remapped\n")
 
     monkeypatch.setattr(place, "run_tool", warned)
@@ -206,32 +209,39 @@ def test_multipliers_of_two_clocks_in_a_group_are_an_error(
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 1)
 
 
-def never_end(monkeypatch: pytest.MonkeyPatch, *, from_run: int) -> list[float]:
-    """From this run of nextpnr on, counted from 1, the router does not end while it rips up; the limits of all runs."""
-    run, limits = place.run_tool, list[float]()
+def never_end(monkeypatch: pytest.MonkeyPatch, *, from_run: int) -> list[bool]:
+    """From this run of nextpnr on, counted from 1, the router does not end while it rips up; whether each run would be
+    ended for that."""
+    run, ended = place.run_tool, list[bool]()
 
-    def endless(tool: str, options: list[str], *, folder: Path, log: str, time_limit_s: float) -> None:
-        run(tool, options, folder=folder, log=log, time_limit_s=time_limit_s)
-        limits.append(time_limit_s)
-        if "--tmg-ripup" in options and len(limits) >= from_run:
+    def endless(tool: str, options: list[str], *, folder: Path, log: str, is_vain: Callable[[], bool]) -> None:
+        run(tool, options, folder=folder, log=log, is_vain=is_vain)
+        iterations = [f"Info:     iter={number} wires=1083427 tmgfail=6 archfail=NA\n" for number in range(1, 252)]
+        (folder / log).write_text("".join(iterations[:250]))
+        assert not is_vain()
+        (folder / log).write_text("".join(iterations))
+        ended.append(is_vain())
+        if "--tmg-ripup" in options and len(ended) >= from_run:
             raise tools.TooLongError("nextpnr must end")
 
     monkeypatch.setattr(place, "run_tool", endless)
-    return limits
+    return ended
 
 
 def test_a_router_that_does_not_end_rips_nothing_up(
     monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
 ) -> None:
     """After another seed, and a lower aim. Where it is placed stays the same; with one clock there is no second run."""
-    limits = never_end(monkeypatch, from_run=1)
+    ended = never_end(monkeypatch, from_run=1)
     place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(40), 2, platform=TWO_CLOCKS)
     _, (_, placed), *_, (before, _), (last, _) = told
     assert last == [option for option in before if option != "--tmg-ripup"]
     assert all(netlist == placed for _, netlist in told[2:])
     aims = [float(value(options, "--freq")) for options, _ in told[1:]]
     assert aims == pytest.approx([41.2, 41.2, 40.7, 40.7])
-    assert limits == [tools.TIME_LIMIT_S, *3 * [1800], tools.TIME_LIMIT_S]
+    assert ended == [False, True, True, True, False]
+    # What these runs have logged is not the next ones'.
+    place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(40), 2, platform=TWO_CLOCKS)
     with pytest.raises(tools.TooLongError):
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 2)
 
