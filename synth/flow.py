@@ -4,6 +4,7 @@ blocks, and blocks get their sites."""
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -135,10 +136,15 @@ def _place(
     def place(seed: int) -> Placement:
         progress(f"floorplan, place and route, seed {seed}")
         placing = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
-        return place_design(folder, target, seed, placing=placing, platform=platform)
+        return place_design(folder, target, seed, placing=placing, platform=platform, is_over=over.is_set)
 
+    over = threading.Event()
     with ThreadPoolExecutor(max_workers=jobs) as pool:
-        return tuple(pool.map(place, seeds))
+        try:
+            return tuple(pool.map(place, seeds))
+        finally:
+            # After an error or Ctrl-C the pool still waits for its threads, and these would for their tools: for hours.
+            over.set()
 
 
 def map_design(

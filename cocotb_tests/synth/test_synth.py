@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
 from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
+from oracles.lifetimes import wait_until
 from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
@@ -422,3 +424,22 @@ def test_look_up_tables_are_mapped_without_second_names_if_not_with_them(
     component = Multiplier(a_width=8, b_width=9)
     assert flow.synthesise_component(component, name="multiplier", folder=tmp_path, seeds=(1,)).typical.dsp == 1
     assert ["-purge" in script for script in scripts] == [False, False, True]
+
+
+def test_an_error_of_one_run_ends_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Which may take hours: so does Ctrl-C."""
+    steps = []
+
+    def place_design(folder: Path, device: object, seed: int, *, is_over: Callable[[], bool], **more: object) -> None:
+        if seed == 1:
+            wait_until(lambda: steps)
+            raise tools.FlowError("the first")
+        steps.append("begins")
+        wait_until(is_over)
+        steps.append("ends")
+
+    monkeypatch.setattr(flow, "place_design", place_design)
+    monkeypatch.setattr(flow, "map_design", lambda *words, **more: None)
+    with pytest.raises(tools.FlowError, match="the first"):
+        flow.synthesise_component(Pair(), name="pair", folder=tmp_path, seeds=(1, 2), jobs=2)
+    assert steps == ["begins", "ends"]

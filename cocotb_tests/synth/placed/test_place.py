@@ -246,6 +246,25 @@ def test_a_router_that_does_not_end_rips_nothing_up(
         place.place_design(tmp_path, DEVICES["ecp5-85k"], 2)
 
 
+def test_nothing_more_is_tried_when_nobody_waits(
+    monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
+) -> None:
+    run, over = place.run_tool, []
+
+    def interrupted(tool: str, options: list[str], *, is_vain: Callable[[], bool], **more: Any) -> None:
+        run(tool, options, is_vain=is_vain, **more)
+        if "--no-place" in options:
+            over.append("Ctrl-C")
+            assert is_vain()
+            raise tools.TooLongError("nextpnr must end")
+
+    monkeypatch.setattr(place, "run_tool", interrupted)
+    target = DEVICES["ecp5-85k"].to_reach(40)
+    with pytest.raises(tools.TooLongError):
+        place.place_design(tmp_path, target, 2, platform=TWO_CLOCKS, is_over=lambda: bool(over))
+    assert len(told) == 2
+
+
 def test_a_run_that_ended_may_be_faster_than_one_that_rips_nothing_up(
     monkeypatch: pytest.MonkeyPatch, told: list[tuple[list[str], dict]], tmp_path: Path
 ) -> None:
