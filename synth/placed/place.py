@@ -78,26 +78,30 @@ def place_design(
         If its report is not as expected.
     """
     nextpnr = _Nextpnr(folder, device, seed, is_over)
-    planned = f"top-{seed}.json"
-    netlist = json.loads((folder / "top.json").read_text())
-    floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
-    (folder / planned).write_text(json.dumps(netlist))
+    planned = ["--json", _planned(folder, device, seed), "--seed", str(seed)]
     # The default router, though better for a small component, hardly ends on the whole core; with the default weight of
     # timing its placement is slower by a quarter; and without ripping up wires that are too slow the router leaves some
     # with detours.
-    placing = ["--placer-heap-timingweight", "40", *placing]
+    placing = [*planned, "--placer-heap-timingweight", "40", *placing]
     more = ["--router", "router2", *more]
     if not platform.is_pumped:
-        options = ["--json", planned, "--seed", str(seed), *placing, *more, "--tmg-ripup", *outputs]
-        return nextpnr.routed(options, device.aim_mhz, name=str(seed))
+        return nextpnr.routed([*placing, *more, "--tmg-ripup", *outputs], device.aim_mhz, name=str(seed))
     placed, clocks = f"placed-{seed}.json", f"clocks-{seed}.lpf"
-    options = ["--json", planned, "--seed", str(seed), *placing, *more, "--no-route", "--write", placed]
+    options = [*placing, *more, "--no-route", "--write", placed]
     nextpnr.run(options, device.aim_mhz, log=f"nextpnr-place-{seed}.log")
     aims = _refine(folder / placed, device)
     # The report of each net is what paths between both clocks are judged by.
     more = ["--lpf", clocks, *more, "--detailed-timing-report"]
     options = ["--json", placed, "--no-pack", "--no-place", *more, *outputs]
     return _route(nextpnr, options, aims, clocks=clocks)
+
+
+def _planned(folder: Path, device: Device, seed: int) -> str:
+    """Give blocks their sites; the name of the netlist."""
+    netlist, name = json.loads((folder / "top.json").read_text()), f"top-{seed}.json"
+    floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
+    (folder / name).write_text(json.dumps(netlist))
+    return name
 
 
 class _Nextpnr(NamedTuple):
