@@ -29,6 +29,7 @@ _ROUTED_AHEAD = (1.2, 0.7)
 #: Iterations after which it is no longer waited for: where it ends, most often after 40 to 60, once after 141. Seconds
 #: would depend on the machine, and so would what is routed.
 _RIPUP_ITERATIONS = 250
+#: In its log, once for each.
 _ITERATION = " iter="
 #: Times that a placement of two clocks is routed: for a clock near the end of its reach, some do and some do not.
 _ROUTES = 4
