@@ -124,8 +124,7 @@ class _Nextpnr(NamedTuple):
         path.unlink(missing_ok=True)
 
         def is_vain() -> bool:
-            routing = path.read_text(errors="replace").count(_ITERATION) if path.exists() else 0
-            return self.is_over() or routing > iterations
+            return self.is_over() or (path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations)
 
         # A clock that is missed is for the caller to judge.
         common = [*self.device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
