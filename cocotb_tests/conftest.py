@@ -9,13 +9,13 @@ import pytest
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 
-import components
+from cocotb_tests.support import components
+from cocotb_tests.support.oracles.skips import pytest_addoption as add_known_skips
+from cocotb_tests.support.oracles.skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 from lutterfly.hdl.parts.platforms import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.files import progress
 from lutterfly.host.simulation import cache
-from oracles.skips import pytest_addoption as add_known_skips
-from oracles.skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 
 ROOT = Path(__file__).parents[1]
 Simulate = Callable[..., None]
@@ -61,8 +61,9 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     its environment. Several calls in one test are fine.
     """
 
-    # The simulator's Python imports the module by its name.
-    monkeypatch.syspath_prepend(request.path.parent)
+    # The simulator's Python imports the module by its name in the checkout.
+    monkeypatch.syspath_prepend(ROOT)
+    module = ".".join(request.path.relative_to(ROOT).with_suffix("").parts)
 
     def run(
         dut: wiring.Component | str,
@@ -80,7 +81,7 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
             get_runner("verilator").test(
                 hdl_toplevel="dut",
                 hdl_toplevel_lang="verilog",
-                test_module=request.path.stem,
+                test_module=module,
                 testcase=testcase,
                 build_dir=built,
                 test_dir=tmp_path,

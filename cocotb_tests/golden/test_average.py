@@ -9,6 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from cocotb_tests.support.networks.blocks import networks
+from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Maker
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.oracles.kept import PATIENT, kept
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_window
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import MAC, MAXIMUM
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -19,13 +26,6 @@ from lutterfly.host.compiler import compile_graph, encode, plan_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool, Graph, Pad, Window
 from lutterfly.host.session.verify import verify
-from networks.blocks import networks
-from networks.generated import FORMS, TINY, Generated, Maker
-from oracles.exactness import assert_right, needs_reference
-from oracles.execution import differing_bytes
-from oracles.kept import PATIENT, kept
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 SMALL = dataclasses.replace(PRESETS["tiny"], memory=dataclasses.replace(PRESETS["tiny"].memory, feature_bytes=512))

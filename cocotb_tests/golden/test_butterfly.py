@@ -8,8 +8,8 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 
+from cocotb_tests.support.networks.butterflies import patterns
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
-from networks.butterflies import patterns
 
 #: Stage, and indices of the value and of the result.
 Edge = tuple[int, int, int]

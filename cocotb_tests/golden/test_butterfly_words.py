@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.butterflies import random_stages
 from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.numerics.butterfly_words import place, unplace
-from networks.butterflies import random_stages
 
 
 def test_a_partner_in_the_word_is_multiplied_in_its_own_lane() -> None:

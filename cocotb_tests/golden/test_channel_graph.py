@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.quantised.channel_graphs import graphs, live_channels
 from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
 from lutterfly.golden.connections.dead_channels import DeadChannel, find_dead
-from quantised.channel_graphs import graphs, live_channels
 
 SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
 

@@ -9,11 +9,11 @@ from hypothesis.strategies import integers
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.golden.numerics.convolution import convolve, matrix_product, patches
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
-from oracles.exactness import needs_reference
 
 GROUPINGS = ("dense", "grouped", "depthwise")
 

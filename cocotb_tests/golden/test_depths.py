@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import backlog_limit, result_windows, window_results
-from networks.mixed.configurations import CONFIGS as MIXED
 
 CONFIGS = {**PRESETS, **MIXED}
 

@@ -9,8 +9,9 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from benches.random_commands import payload
-from benches.streams import pack
+from cocotb_tests.support.benches.random_commands import payload
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC
@@ -19,7 +20,6 @@ from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS, specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import EngineCommand, command_shape
-from quantised.fpc_configs import CHAIN_CONFIGS, FPC_CONFIGS
 
 CONFIG = PRESETS["tiny"]
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.butterflies import patterns, random_finish, random_stages
 from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.numerics.fpc import (
     dense_matrix,
@@ -22,7 +23,6 @@ from lutterfly.golden.numerics.fpc import (
     shift_values,
 )
 from lutterfly.golden.numerics.fpc_layer import Finish, Stages
-from networks.butterflies import patterns, random_finish, random_stages
 
 #: Names of the weights in the source's figures, by stage and index of the result: own and cross.
 BOTTOM_UP_NAMES = ((["d00", "d01", "d02", "d03"], ["g00", "f00", "g01", "f01"]), (None, ["g10", "g11", "f10", "f11"]))

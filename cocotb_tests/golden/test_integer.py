@@ -7,12 +7,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.fragments.integer import MOST_RESULTS
 from lutterfly.host.session.verify import verify
-from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]
 

@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, FPC, MAC, MAXIMUM
@@ -20,7 +21,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import backlog_limit
 from lutterfly.golden.timing.landing import Timeline, lead
 from lutterfly.golden.timing.latencies import finish_latency, landing_latency
-from networks.mixed.configurations import CONFIGS as MIXED
 
 TINY = PRESETS["tiny"]
 CONFIGS = {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.quantised.qlinear import runtime_pairs
 from lutterfly.golden.numerics.multiplication import (
     PRODUCT_FRACTION_BITS,
     ProductScaling,
@@ -12,8 +14,6 @@ from lutterfly.golden.numerics.multiplication import (
     product_scaling,
     products,
 )
-from oracles.exactness import needs_reference
-from quantised.qlinear import runtime_pairs
 
 CODES = np.arange(-128, 128, dtype=np.int8)
 PAIRS = np.meshgrid(CODES, CODES, indexing="ij")

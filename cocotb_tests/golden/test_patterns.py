@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.quantised.channel_graphs import graphs, live_channels
 from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
 from lutterfly.golden.connections.dead_channels import find_dead
 from lutterfly.golden.connections.patterns import ConnectionPattern, count_blocks, draw, grid
-from quantised.channel_graphs import graphs, live_channels
 
 SCHEDULE = (0.01, 0.05, 0.25, 1.0)
 

@@ -7,10 +7,10 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.golden.numerics.convolution import convolve
 from lutterfly.golden.numerics.pooling import average_multiplier, pool_maximum
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
-from oracles.exactness import needs_reference
 
 
 @pytest.mark.parametrize("unsigned", [False, True])

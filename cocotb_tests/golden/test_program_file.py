@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import MAGIC, Program
@@ -25,7 +26,6 @@ from lutterfly.golden.registers import VERSION
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_graph, compile_model
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
 
 HEAD = struct.Struct("<8sIIIII")
 #: Where the only core is, in program and outline.

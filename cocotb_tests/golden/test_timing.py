@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.engines.add.specification import SUM
 from lutterfly.golden.engines.mac import specification as mac
 from lutterfly.golden.engines.specification import EngineSpecification
@@ -36,7 +37,6 @@ from lutterfly.hdl.results import requant, results, write_back
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
 from lutterfly.host.simulation.settings import MemorySettings
-from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

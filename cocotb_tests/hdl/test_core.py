@@ -13,8 +13,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
-from benches.core_bench import BASE, Core, Job, encode, random_job
-from benches.responses import answer_reads, answer_writes
+from cocotb_tests.support.benches.core_bench import BASE, Core, Job, encode, random_job
+from cocotb_tests.support.benches.responses import answer_reads, answer_writes
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa, registers
 from lutterfly.golden.engines import decode
 from lutterfly.golden.presets import PRESETS
@@ -24,7 +25,6 @@ from lutterfly.golden.timing.latencies import reset_cycles
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi
-from sweeps import sweep
 
 #: Four resident commands: the compute program streams through.
 CONFIGS = {

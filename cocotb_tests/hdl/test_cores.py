@@ -9,8 +9,19 @@ import os
 import cocotb
 import pytest
 
-from benches.responses import answer_reads
-from buses.cluster_bench import BASE, BLOCK, PAGE, STOPPED, ClusterBench, barrier, load, place, store
+from cocotb_tests.support.benches.responses import answer_reads
+from cocotb_tests.support.buses.cluster_bench import (
+    BASE,
+    BLOCK,
+    PAGE,
+    STOPPED,
+    ClusterBench,
+    barrier,
+    load,
+    place,
+    store,
+)
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
@@ -20,7 +31,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response
 from lutterfly.hdl.top_axi import TopAxi
-from sweeps import sweep
 
 #: Cycles from the fault of one core to the interrupt, its report and the others' included.
 BOUND = 200

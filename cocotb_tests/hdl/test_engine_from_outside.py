@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 from cocotb.task import bridge
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.toys.toy_borrower import WEIGHTED, FirstElement, add_borrower
+from cocotb_tests.support.toys.toy_engine import MINIMUM, MinPool, add_toy
+from cocotb_tests.support.transports.cocotb_transport import start
 from lutterfly.golden.engines import ADD, FPC, MAC
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
@@ -21,10 +25,6 @@ from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.transport import Transport
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
-from quantised.graphs import GraphMaker
-from toys.toy_borrower import WEIGHTED, FirstElement, add_borrower
-from toys.toy_engine import MINIMUM, MinPool, add_toy
-from transports.cocotb_transport import start
 
 #: Beside them one that borrows, and has weight times and a whole finish of its own, and one with addends.
 CONFIG = dataclasses.replace(

@@ -12,7 +12,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from benches.streams import StreamMonitor, pack, receive, send, unpack
+from cocotb_tests.support.benches.streams import StreamMonitor, pack, receive, send, unpack
 
 LAYOUT = data.StructLayout({"first": signed(5), "second": 7})
 BREACHES = {

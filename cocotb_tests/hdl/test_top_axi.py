@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 from cocotb.utils import get_sim_time
 
-from benches.core_bench import BASE, END, PAGE, Core
+from cocotb_tests.support.benches.core_bench import BASE, END, PAGE, Core
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.queues import QueueProgram, Queues

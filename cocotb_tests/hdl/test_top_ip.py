@@ -16,6 +16,8 @@ from amaranth.lib import wiring
 from cocotb.task import bridge
 from cocotb.triggers import FallingEdge
 
+from cocotb_tests.support.proofs.formal import needs_yosys
+from cocotb_tests.support.transports.cocotb_transport import Names, start
 from lutterfly.examples import digits
 from lutterfly.golden import pins
 from lutterfly.golden.config import Config
@@ -30,8 +32,6 @@ from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.simulation.build import verilog
 from lutterfly.host.simulation.top import IP
 from lutterfly.synth import tools
-from proofs.formal import needs_yosys
-from transports.cocotb_transport import Names, start
 
 CONFIG = PRESETS["tiny"]
 CLUSTERS = {

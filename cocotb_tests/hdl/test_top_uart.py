@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
-from benches.core_bench import END, PAGE
-from buses.uart_bench import CLOCK_HZ, UartBench
+from cocotb_tests.support.benches.core_bench import END, PAGE
+from cocotb_tests.support.buses.uart_bench import CLOCK_HZ, UartBench
 from lutterfly.golden import registers
 from lutterfly.golden.config_parts import ArenaConfig
 from lutterfly.golden.link import rates

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.oracles.measured import Measured, measure
+from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 from lutterfly.host.simulation.settings import MemorySettings
-from oracles.measured import Measured, measure
-from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 #: Binary multiply-accumulates of a cycle on the default configuration.

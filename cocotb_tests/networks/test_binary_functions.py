@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.binary_networks import binary_network
+from cocotb_tests.support.oracles.exactness import assert_right
 from lutterfly.examples import digits
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import CompileError
@@ -13,8 +15,6 @@ from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verify import verify
-from networks.binary_networks import binary_network
-from oracles.exactness import assert_right
 
 
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])

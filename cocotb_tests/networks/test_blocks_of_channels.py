@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.networks.butterflies import Network
+from cocotb_tests.support.oracles.exactness import assert_right
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.job import Cut
 from lutterfly.host.compiler.layout import cuts
 from lutterfly.host.session.verify import verify
-from networks.butterflies import Network
-from oracles.exactness import assert_right
 
 
 def check(network: Network, name: str, preset: str) -> None:

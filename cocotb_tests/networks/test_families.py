@@ -9,18 +9,19 @@ import numpy as np
 import onnx
 import pytest
 
-import sweeps
+from cocotb_tests.support import sweeps
+from cocotb_tests.support.networks.families import COMBINED, FAMILIES, FIRST_COMBINED, ROUND, network
+from cocotb_tests.support.networks.families.builder import Net
+from cocotb_tests.support.networks.families.configurations import CONFIGS, ODD
+from cocotb_tests.support.networks.families.net_file import Form
+from cocotb_tests.support.oracles import trials
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.oracles.met import Coverage
+from cocotb_tests.support.oracles.shrink import beginnings, shrink
+from cocotb_tests.support.oracles.trials import Sweep, attempt
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.batch import batched
 from lutterfly.host.frontend import import_model
-from networks.families import COMBINED, FAMILIES, FIRST_COMBINED, ROUND, network
-from networks.families.builder import Net
-from networks.families.configurations import CONFIGS, ODD
-from networks.families.net_file import Form
-from oracles.exactness import needs_reference
-from oracles.met import Coverage
-from oracles.shrink import beginnings, shrink
-from oracles.trials import Sweep, attempt
 
 pytestmark = needs_reference
 
@@ -243,8 +244,8 @@ def test_a_failing_network_shrinks_to_its_shortest_beginning():
 
 
 def test_a_wrong_network_is_reported_with_its_seed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    monkeypatch.setattr("oracles.trials.REGRESSIONS", tmp_path)
-    monkeypatch.setattr("oracles.trials.judge", lambda *_: ("1 of 2 bytes differ, first in x", None))
+    monkeypatch.setattr(trials, "REGRESSIONS", tmp_path)
+    monkeypatch.setattr(trials, "judge", lambda *_: ("1 of 2 bytes differ, first in x", None))
     sweep = Sweep()
     sweep.run([24])
     (path,) = tmp_path.iterdir()

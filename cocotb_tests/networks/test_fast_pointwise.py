@@ -10,6 +10,11 @@ import re
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.butterflies import Network, random_stages
+from cocotb_tests.support.networks.fast_networks import fast_network
+from cocotb_tests.support.oracles.exactness import assert_right
+from cocotb_tests.support.quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
@@ -21,11 +26,6 @@ from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verify import verify
-from networks.butterflies import Network, random_stages
-from networks.fast_networks import fast_network
-from oracles.exactness import assert_right
-from quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
-from sweeps import sweep
 
 
 def mixed() -> bytes:

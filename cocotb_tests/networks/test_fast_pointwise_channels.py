@@ -8,14 +8,14 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.butterflies import Network, random_finish, random_stages, rotating_stages
+from cocotb_tests.support.oracles.exactness import assert_right
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
-from networks.butterflies import Network, random_finish, random_stages, rotating_stages
-from oracles.exactness import assert_right
 
 _DEFAULT = PRESETS["ecp5-85k"]
 CONFIGS: dict[str, Config] = {

@@ -8,11 +8,11 @@ from pathlib import Path
 import onnx
 import pytest
 
+from cocotb_tests.support.networks.butterflies import Network, random_finish, rotating_stages, with_fast_pointwise
+from cocotb_tests.support.oracles.exactness import assert_right
 from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
-from networks.butterflies import Network, random_finish, rotating_stages, with_fast_pointwise
-from oracles.exactness import assert_right
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -13,6 +13,12 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.blocks import BLOCKS, networks
+from cocotb_tests.support.networks.generated import Generated, Limits
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.oracles.kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
+from cocotb_tests.support.quantised import three_taps
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -21,12 +27,6 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.model import reference, runtime
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
-from networks.blocks import BLOCKS, networks
-from networks.generated import Generated, Limits
-from oracles.exactness import assert_exact, assert_right, needs_reference
-from oracles.execution import differing_bytes
-from oracles.kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
-from quantised import three_taps
 
 pytestmark = needs_reference
 

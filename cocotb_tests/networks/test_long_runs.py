@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.families.builder import Net
+from cocotb_tests.support.networks.families.net_file import Codes, Form
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
-from networks.families.builder import Net
-from networks.families.net_file import Codes, Form
-from oracles.exactness import assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -16,12 +15,7 @@ import numpy as np
 import onnx
 import pytest
 
-from lutterfly.golden.engines import ENGINES, MAC
-from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import plan_graph
-from lutterfly.host.graph import Arrange, MatrixProduct, Maximum, Multiply
-from lutterfly.host.session.verify import verify
-from networks.mixed import (
+from cocotb_tests.support.networks.mixed import (
     CONFIGS,
     DRAWN,
     FIRST_ARRANGED,
@@ -33,13 +27,18 @@ from networks.mixed import (
     config_of,
     network,
 )
-from networks.mixed.features import PAIRS, Meetings, features
-from networks.mixed.trial import Trial, attempt, summary
-from oracles.exactness import needs_reference
+from cocotb_tests.support.networks.mixed.features import PAIRS, Meetings, features
+from cocotb_tests.support.networks.mixed.trial import Trial, attempt, summary
+from cocotb_tests.support.oracles.exactness import needs_reference
+from lutterfly.golden.engines import ENGINES, MAC
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler import plan_graph
+from lutterfly.host.graph import Arrange, MatrixProduct, Maximum, Multiply
+from lutterfly.host.session.verify import verify
 
 pytestmark = needs_reference
 
-SUPPORT = Path(__file__).parents[1] / "support"
+ROOT = Path(__file__).parents[2]
 #: Seeds by accelerator, of those that other tests build as well and of one with several chains: such that every feature
 #: meets every other one; of 20260 two tensors were accused, which ONNX Runtime had named, and named otherwise beside
 #: functions.
@@ -291,7 +290,7 @@ def test_what_is_wrong_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong byte of an output, one of an inner tensor alone, and cycles."""
     found = network(1, "tiny")
     right = verify(found.program().to_bytes(), found.config, samples=1)
-    monkeypatch.setattr("networks.mixed.trial.verify", lambda *_, **__: right)
+    monkeypatch.setattr("cocotb_tests.support.networks.mixed.trial.verify", lambda *_, **__: right)
     assert not attempt(1, "tiny").problem
     inner, output = (next(t for t in right.tensors if t.name.endswith("(output)") == is_output) for is_output in (0, 1))
     inner.rtl = 2
@@ -311,9 +310,18 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
         Trial(2, "tiny", "third", bytes=5, late=["conv_1 took 9 cycles, 99 predicted"]),
     ]
     path.write_text("".join(json.dumps(dataclasses.asdict(trial)) + "\n" for trial in trials))
-    command = [sys.executable, "-m", "networks.mixed.sweep", "--configs", "tiny", "--last", "3", "--results", path]
-    environment = {**os.environ, "PYTHONPATH": f"{SUPPORT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=600).stdout
+    command = [
+        sys.executable,
+        "-m",
+        "cocotb_tests.support.networks.mixed.sweep",
+        "--configs",
+        "tiny",
+        "--last",
+        "3",
+        "--results",
+        path,
+    ]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=600).stdout
     assert [json.loads(line)["seed"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
     for line in (
         "networks tried: 3",

@@ -7,6 +7,9 @@ import functools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.oracles.execution import put_input
 from lutterfly.golden.machine import machine
 from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.memories import LocalMemory
@@ -21,9 +24,6 @@ from lutterfly.host.graph.evaluate import from_onnx, to_onnx
 from lutterfly.host.model import reference
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
-from networks.mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
-from oracles.exactness import assert_right, needs_reference
-from oracles.execution import put_input
 
 pytestmark = needs_reference
 

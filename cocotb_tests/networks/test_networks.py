@@ -9,6 +9,14 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.networks.butterflies import with_fast_pointwise
+from cocotb_tests.support.oracles.exactness import (
+    assert_exact,
+    assert_right,
+    differing,
+    integer_tensors,
+    needs_reference,
+)
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE, FPC, WINOGRAD
 from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
@@ -19,8 +27,6 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import MemorySettings
-from networks.butterflies import with_fast_pointwise
-from oracles.exactness import assert_exact, assert_right, differing, integer_tensors, needs_reference
 
 pytestmark = needs_reference
 

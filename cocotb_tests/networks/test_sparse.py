@@ -7,18 +7,18 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.families import network
+from cocotb_tests.support.networks.pruning import pruned
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.oracles.measured import Measured, measure
+from cocotb_tests.support.oracles.trials import REFUSED, judge
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Convolution, Graph, Window
 from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
-from networks.families import network
-from networks.pruning import pruned
-from oracles.exactness import needs_reference
-from oracles.measured import Measured, measure
-from oracles.trials import REFUSED, judge
-from quantised.graphs import GraphMaker
-from sweeps import sweep
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 DEFAULT = PRESETS["ecp5-85k"]

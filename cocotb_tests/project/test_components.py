@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import components
+from cocotb_tests.support import components
 
 
 def test_what_is_shared_is_found_by_what_it_holds(monkeypatch: pytest.MonkeyPatch) -> None:

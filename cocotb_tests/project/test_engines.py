@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.toys import toy_borrower, toy_engine
 from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.engines.finish import Finish
 from lutterfly.golden.engines.issue import ANY_ISSUE, Issue
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.isa import FORMATS
-from toys import toy_borrower, toy_engine
 
 ROOT = Path(__file__).parents[2]
 ROOMS = {engine.name.lower() for engine in ENGINES.values()}

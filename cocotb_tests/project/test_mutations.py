@@ -6,7 +6,6 @@ import ast
 import textwrap
 
 import pytest
-
 from mutation import mutant_tests, mutants, mutations
 
 HARDWARE = textwrap.dedent(

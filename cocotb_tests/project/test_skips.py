@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oracles import skips
+from cocotb_tests.support.oracles import skips
 
 TESTS = "import pytest\ndef test_runs(): pass\ndef test_is_left_out(): pytest.skip({reason!r})\n"
 
@@ -21,7 +21,7 @@ def run(folder: Path, reason: str, *options: str) -> subprocess.CompletedProcess
         "-m",
         "pytest",
         "-p",
-        "oracles.skips",
+        "cocotb_tests.support.oracles.skips",
         "-c",
         os.devnull,
         "-q",
@@ -29,7 +29,7 @@ def run(folder: Path, reason: str, *options: str) -> subprocess.CompletedProcess
         str(folder),
         *options,
     ]
-    environment = os.environ | {"PYTHONPATH": str(Path(skips.__file__).parents[1])}
+    environment = os.environ | {"PYTHONPATH": str(Path(skips.__file__).parents[3])}
     return subprocess.run([*command, str(folder)], env=environment, capture_output=True, text=True, check=False)
 
 

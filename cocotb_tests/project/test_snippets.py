@@ -10,8 +10,8 @@ import cocotb
 import pytest
 import typer
 
+from cocotb_tests.support.oracles.snippets import EXEMPT, ROOT, Provider, Snippet, snippets
 from lutterfly.host.command.cli import app
-from oracles.snippets import EXEMPT, ROOT, Provider, Snippet, snippets
 
 PROVIDERS: dict[str, Provider] = {
     "docs/simulation.md 1": lambda: {"pytest": pytest, "cocotb": cocotb, "Thing": object},

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Module, Signal
 
+from cocotb_tests.support.toys.toy_echo import Echo
 from lutterfly.boards import BOARDS
 from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
 from lutterfly.synth import bitstream, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.fit import check_fit
-from toys.toy_echo import Echo
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"

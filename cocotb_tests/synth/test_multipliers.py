@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.butterfly.butterfly import Butterfly
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
-from sweeps import sweep
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"

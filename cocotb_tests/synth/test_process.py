@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.oracles.lifetimes import Presence, start_python
 from lutterfly.synth import process
-from oracles.lifetimes import Presence, start_python
 
 #: Two processes, one started by the other as make starts compilers, that would run for long.
 FAMILY = 'exec >"$0"; (echo child; exec sleep 600) & echo parent; exec sleep 600'

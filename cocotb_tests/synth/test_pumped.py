@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, ClusterConfig
 from lutterfly.golden.engines import ENGINES, MAC, MAXIMUM
@@ -20,7 +21,6 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.pumped import is_pumped, multipliers
-from sweeps import sweep
 
 TINY = PRESETS["tiny"]
 PLAIN = EngineConfigs.of(MAC, MAXIMUM)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.oracles.lifetimes import wait_until
+from cocotb_tests.support.toys.toy_pair import Pair
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
@@ -23,8 +25,6 @@ from lutterfly.synth.extras import install_command
 from lutterfly.synth.harness import Harness
 from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
-from oracles.lifetimes import wait_until
-from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"

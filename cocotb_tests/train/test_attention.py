@@ -8,17 +8,17 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.graph import MatrixProduct
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_right, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from networks.exported.torch_attention import Attentive, Classified, Mixer, Normalised, Transformer  # noqa: E402
-from networks.exported.torch_quantised import quantised  # noqa: E402
+from cocotb_tests.support.networks.exported.torch_attention import Attentive, Classified, Mixer, Normalised, Transformer  # noqa: E402
+from cocotb_tests.support.networks.exported.torch_quantised import quantised  # noqa: E402
 
 pytestmark = [
     needs_reference,

@@ -8,12 +8,12 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.golden.numerics.binary import convolve_binary, fully_connected
 from lutterfly.host.frontend import describe
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.reference import run as run_reference
-from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
+from cocotb_tests.support.networks.fast_networks import Network
 from lutterfly.golden.config import Config
 from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
-from networks.fast_networks import Network
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

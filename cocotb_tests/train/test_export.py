@@ -8,10 +8,10 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.graph import FastPointwise
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
-from oracles.exactness import assert_exact, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -9,6 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
+from cocotb_tests.support.networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
 from lutterfly.train import (  # noqa: E402
     FastPointwiseConv2d,
     calibrate,
@@ -17,7 +18,6 @@ from lutterfly.train import (  # noqa: E402
     fold_batch_norms,
     replace_pointwise,
 )
-from networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 exporting = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

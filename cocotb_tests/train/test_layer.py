@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.butterflies import patterns
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.golden.numerics.fpc import fast_pointwise
-from networks.butterflies import patterns
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from lutterfly.train import FastPointwiseConv2d  # noqa: E402

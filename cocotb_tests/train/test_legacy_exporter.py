@@ -11,14 +11,14 @@ import onnx
 import pytest
 from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import import_model
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.static_quantisation import quantize
-from oracles.exactness import needs_reference
-from transports.golden_transport import GoldenTransport
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402

@@ -6,17 +6,17 @@ from collections.abc import Callable
 
 import pytest
 
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_right, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from networks.exported.torch_moves import Causal, Moved, ShuffleNet, windows  # noqa: E402
-from networks.exported.torch_quantised import quantised  # noqa: E402
+from cocotb_tests.support.networks.exported.torch_moves import Causal, Moved, ShuffleNet, windows  # noqa: E402
+from cocotb_tests.support.networks.exported.torch_quantised import quantised  # noqa: E402
 
 pytestmark = [
     needs_reference,

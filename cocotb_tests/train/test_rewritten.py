@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.model.model import Model
@@ -17,14 +18,13 @@ from lutterfly.host.quantize import quantize
 from lutterfly.host.quantize.float_model import prepare
 from lutterfly.host.quantize.static_quantisation import relative_errors
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_right, needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from networks.exported.torch_networks import convolution, settle  # noqa: E402
-from networks.exported.torch_upsampling import UNet  # noqa: E402
+from cocotb_tests.support.networks.exported.torch_networks import convolution, settle  # noqa: E402
+from cocotb_tests.support.networks.exported.torch_upsampling import UNet  # noqa: E402
 
 pytestmark = [
     needs_reference,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples.digits import as_input
 from lutterfly.host.frontend import describe, import_model
-from oracles.exactness import needs_reference
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 pytest.importorskip("sklearn", reason="needs scikit-learn: make test-train")

@@ -10,12 +10,12 @@ import cocotb
 import pytest
 from cocotb.triggers import gather
 
-from buses.arbiter_bench import ArbiterBench, word_at
+from cocotb_tests.support.buses.arbiter_bench import ArbiterBench, word_at
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi_arbiter import AxiArbiter
-from sweeps import sweep
 
 #: From a request at a master to the port, from an answer at the port to the master, and from a burst's last beat at a
 #: master to its request, and from there to its first beat.

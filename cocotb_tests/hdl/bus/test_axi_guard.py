@@ -6,7 +6,7 @@ from __future__ import annotations
 import cocotb
 from cocotb.triggers import ReadOnly, RisingEdge
 
-from buses.guard_bench import BASE, CONFIG, EPOCHS, STROBES, GuardBench
+from cocotb_tests.support.buses.guard_bench import BASE, CONFIG, EPOCHS, STROBES, GuardBench
 from lutterfly.hdl.bus.axi_guard import TAG_LOAD, TAG_PROGRAM, AxiGuard
 
 

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from amaranth.hdl import unsigned
 
-from benches.clocking import start
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.hdl.bus.burst import BurstSplitter
-from sweeps import sweep
 
 BEATS = 16
 CONTEXT = unsigned(5)

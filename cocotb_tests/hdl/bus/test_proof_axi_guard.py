@@ -9,13 +9,13 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 
+from cocotb_tests.support.proofs.axi_rules import offers_stay
+from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
+from cocotb_tests.support.proofs.marked import Marked
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_guard
 from lutterfly.hdl.core import reset_latency
-from proofs.axi_rules import offers_stay
-from proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
-from proofs.marked import Marked
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 CONFIG = PRESETS["tiny"]

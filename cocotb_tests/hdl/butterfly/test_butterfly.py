@@ -9,15 +9,15 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.networks.butterflies import random_stages, smaller_pattern
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.numerics.butterfly import Density, Pattern
 from lutterfly.golden.numerics.butterfly_words import place, stages_on
 from lutterfly.golden.numerics.fpc import enter, run_stages
 from lutterfly.golden.numerics.fpc_layer import Stages
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
-from networks.butterflies import random_stages, smaller_pattern
-from sweeps import sweep
 
 #: Hardware: its pattern and its lanes.
 HARDWARE: dict[str, tuple[Pattern, int]] = {

@@ -9,9 +9,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY, PairLine
-from sweeps import sweep
 
 LANES = 4
 WORD_BITS = 16 * LANES

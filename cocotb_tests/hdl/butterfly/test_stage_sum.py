@@ -10,12 +10,12 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines.fpc.specification import ROUND_LATENCY
 from lutterfly.golden.numerics.fpc_layer import FRACTION_BITS, VALUE_BITS
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY
 from lutterfly.hdl.butterfly.stage_sum import StageSum, sum_latency
-from sweeps import sweep
 
 LANES, TERM_BITS, SKIP_BITS = 2, 24, 17
 LEAST, GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1

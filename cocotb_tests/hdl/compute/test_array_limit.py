@@ -7,14 +7,14 @@ import itertools
 
 import pytest
 
+from cocotb_tests.support.oracles.measured import Measured, measure
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_graph
 from lutterfly.golden.engines import ADD, decode
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
 from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
-from oracles.measured import Measured, measure
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_graph
 
 CONFIG = PRESETS["ecp5-85k"]
 TURNAROUND = 50

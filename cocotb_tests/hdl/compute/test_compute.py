@@ -10,9 +10,11 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.compute_bench import ComputeBench, expected
-from benches.random_commands import random_scenario
-from benches.streams import send
+from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
+from cocotb_tests.support.benches.random_commands import random_scenario
+from cocotb_tests.support.benches.streams import send
+from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, WINOGRAD
 from lutterfly.golden.engines.configurations import EngineConfigs
@@ -23,8 +25,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.platforms import SIMULATED
-from quantised.fpc_configs import FPC_CONFIGS
-from sweeps import sweep
 
 COMMANDS = 40
 

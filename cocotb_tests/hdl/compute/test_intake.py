@@ -10,9 +10,11 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.random_commands import payload, random_scenario
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.random_commands import payload, random_scenario
+from cocotb_tests.support.benches.streams import pack, unpack
+from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine
@@ -23,8 +25,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.intake import Intake
 from lutterfly.hdl.compute.position import Position
 from lutterfly.hdl.parts.isa import command_shape
-from quantised.fpc_configs import CHAIN_CONFIGS
-from sweeps import sweep
 
 SHAPE = command_shape(isa.COMPUTE)
 #: From the cycle in which a command is taken over to the one in which it is judged.

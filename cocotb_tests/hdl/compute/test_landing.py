@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge
 
-from benches.compute_bench import ComputeBench, expected
-from benches.random_commands import Scenario, random_scenario, random_window
+from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
+from cocotb_tests.support.benches.random_commands import Scenario, random_scenario, random_window
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
@@ -29,7 +30,6 @@ from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
-from sweeps import sweep
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],

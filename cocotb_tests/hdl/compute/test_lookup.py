@@ -10,8 +10,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, unpack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine
@@ -23,7 +24,6 @@ from lutterfly.hdl.compute.lookup import ISSUE_LATENCY, Lookup, issued_layout
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.fields import step_fields
 from lutterfly.hdl.parts.isa import ErrorReport
-from sweeps import SWEPT_PRESETS
 
 OUTPUTS = ("step", "engine", "engine_valid", "address", "weight", "reads", "problem")
 

@@ -12,8 +12,11 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.compute_bench import ComputeBench, expected
-from benches.random_commands import random_scenario
+from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
+from cocotb_tests.support.benches.random_commands import random_scenario
+from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.toys.toy_borrower import WEIGHTED, add_borrower
+from cocotb_tests.support.toys.toy_engine import MINIMUM, add_toy
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, WINOGRAD, XNOR
 from lutterfly.golden.engines.engine import Engine, EngineConfig
@@ -23,9 +26,6 @@ from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.parts.verilog import to_verilog
-from sweeps import sweep
-from toys.toy_borrower import WEIGHTED, add_borrower
-from toys.toy_engine import MINIMUM, add_toy
 
 #: All engines there are, FPC for as many channels as there are columns.
 TINY = dataclasses.replace(

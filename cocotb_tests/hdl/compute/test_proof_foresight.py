@@ -18,6 +18,9 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Elaboratable,
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines.specifications import specification
@@ -27,9 +30,6 @@ from lutterfly.hdl.compute import foresight
 from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results import group_walk, result_fifo, results
-from proofs.formal import Proof, broken, entry, inside, needs_yosys
-from proofs.prove import ProofError, prove
-from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 
 pytestmark = needs_yosys
 

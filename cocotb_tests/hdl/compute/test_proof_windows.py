@@ -16,6 +16,9 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Module, Mux, 
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, leave_out, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, FPC
 from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results, window_results
@@ -23,9 +26,6 @@ from lutterfly.hdl.compute import foresight, intake, windows
 from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.engines.finish import is_whole
 from lutterfly.hdl.parts.isa import EngineCommand
-from proofs.formal import Proof, broken, entry, inside, leave_out, needs_yosys
-from proofs.prove import ProofError, prove
-from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 
 pytestmark = needs_yosys
 

@@ -9,9 +9,10 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.random_commands import Scenario, payload, random_scenario
-from benches.streams import pack, send, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.random_commands import Scenario, payload, random_scenario
+from cocotb_tests.support.benches.streams import pack, send, unpack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
@@ -25,7 +26,6 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from sweeps import SWEPT_PRESETS
 
 LANDING = {
     MAC: 21,

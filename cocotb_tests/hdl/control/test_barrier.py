@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.hdl.control.barrier import Barrier
-from sweeps import sweep
 
 #: From the last arrival to the release.
 LATENCY = 2

@@ -8,7 +8,7 @@ import dataclasses
 import cocotb
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS

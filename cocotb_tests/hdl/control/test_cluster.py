@@ -8,10 +8,10 @@ import os
 import cocotb
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import registers
 from lutterfly.hdl.control.cluster import Cluster
-from sweeps import sweep
 
 BUSY, DONE, ERROR = registers.STATUS_BUSY, registers.STATUS_DONE, registers.STATUS_ERROR
 OUTPUTS = ("begin", "stop", "error_core", "status", "pending")

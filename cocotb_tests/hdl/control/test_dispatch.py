@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
-from benches.clocking import start
-from benches.streams import receive
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import receive
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.units import Queue
 from lutterfly.hdl.control.dispatch import Dispatch, offers
-from sweeps import sweep
 
 PORTS = {
     Opcode.LOAD: "load",

@@ -9,8 +9,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import Timer
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.units import Unit
 from lutterfly.hdl.control.flight import _IN_FLIGHT, Flight, flight_layout
 

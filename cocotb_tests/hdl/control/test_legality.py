@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cocotb.triggers import RisingEdge
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.golden import isa
 from lutterfly.golden.engines import find_engine, format_of
 from lutterfly.golden.isa import COMMAND_BITS, Opcode

@@ -13,7 +13,8 @@ import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
-from benches.streams import StreamMonitor, unpack
+from cocotb_tests.support.benches.streams import StreamMonitor, unpack
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
@@ -22,7 +23,6 @@ from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
 from lutterfly.hdl.control.program import Program
 from lutterfly.hdl.control.ring import program_layout
 from lutterfly.hdl.parts.isa import ErrorReport
-from sweeps import sweep
 
 RING = 8
 QUEUES = ("dma", "compute")

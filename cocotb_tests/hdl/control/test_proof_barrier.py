@@ -10,12 +10,12 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode
 from lutterfly.hdl.control import barrier, barrier_unit
-from proofs.formal import Proof, broken, inside, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 CORES = 4

@@ -10,6 +10,10 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.proofs.marked import Marked
+from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig
 from lutterfly.golden.fields import fields_end
@@ -17,10 +21,6 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue, Unit
 from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
-from proofs.formal import Proof, broken, entry, inside, needs_yosys
-from proofs.marked import Marked
-from proofs.prove import ProofError, prove
-from sweeps import sweep
 
 pytestmark = needs_yosys
 #: With few words in a command, so that a run is short.

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
+from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside, leave_out, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control import ring
 from lutterfly.hdl.control.ring import program_layout
 from lutterfly.hdl.core import Core
-from proofs.formal import Proof, broken, constant, entry, inside, leave_out, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 #: A command has 4 words; the ring holds 4 commands.

@@ -12,7 +12,8 @@ import pytest
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
@@ -25,7 +26,6 @@ from lutterfly.hdl.control.queue import CommandQueue
 from lutterfly.hdl.control.standing import Standing
 from lutterfly.hdl.dma.dma_load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from sweeps import sweep
 
 HEADER = ("after", "reserved", "signal", "wait")
 COUNT = 60

@@ -14,13 +14,13 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge, Timer
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster, AxiResp
 
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import Access
 from lutterfly.hdl.control.registers import Registers, core_read_layout, kept_layout, read_layout, write_layout
-from sweeps import sweep
 
 
 def config_of(cores: int) -> Config:

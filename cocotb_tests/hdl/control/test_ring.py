@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
-from benches.streams import pack, receive
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import pack, receive
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.ring import Ring, burst_layout, program_layout
 from lutterfly.hdl.parts.verilog import to_verilog
-from sweeps import sweep
 
 START = 64
 #: Cycles from a burst to its first word, at least: a bus takes longer.

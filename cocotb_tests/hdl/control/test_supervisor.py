@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig

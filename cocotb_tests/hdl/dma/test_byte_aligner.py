@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
-from benches.streams import send, unpack
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import send, unpack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.dma.byte_aligner import ByteAligner, chunk_layout
 from lutterfly.hdl.dma.load_chunks import step_layout
 from lutterfly.hdl.parts.isa import ErrorReport
-from sweeps import SWEPT_PRESETS
 
 KEPT = ("memory", "address", "count", "last")
 

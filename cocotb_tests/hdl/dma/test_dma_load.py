@@ -8,16 +8,16 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from benches.dma_bench import BASE, Bench
-from benches.dma_units import DmaBench
-from benches.responses import FAILURES, answer_reads
-from benches.transfers import GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, random_fill, random_load
+from cocotb_tests.support.benches.dma_bench import BASE, Bench
+from cocotb_tests.support.benches.dma_units import DmaBench
+from cocotb_tests.support.benches.responses import FAILURES, answer_reads
+from cocotb_tests.support.benches.transfers import GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, random_fill, random_load
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.engines import ADD, FPC
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -8,15 +8,15 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from benches.dma_bench import Bench
-from benches.dma_units import DmaBench
-from benches.responses import FAILURES, answer_writes
-from benches.transfers import random_load, random_store
+from cocotb_tests.support.benches.dma_bench import Bench
+from cocotb_tests.support.benches.dma_units import DmaBench
+from cocotb_tests.support.benches.responses import FAILURES, answer_writes
+from cocotb_tests.support.benches.transfers import random_load, random_store
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

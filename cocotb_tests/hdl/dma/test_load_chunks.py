@@ -12,13 +12,13 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import start
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma.load_chunks import LoadChunks, chunk_bytes, step_layout, transfer_nest
-from sweeps import SWEPT_PRESETS
 
 LOOPS = ("row", "fold", "piece")
 

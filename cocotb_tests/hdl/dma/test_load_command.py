@@ -10,8 +10,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack, receive, send, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, receive, send, unpack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory, memories
@@ -20,7 +21,6 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.dma.load_chunks import chunk_bytes, transfer_nest
 from lutterfly.hdl.dma.load_command import LoadCommands, load_command_layout, run_nest
 from lutterfly.hdl.parts.isa import ErrorReport
-from sweeps import SWEPT_PRESETS
 
 IDLE = {"commands__valid": 0, "runs__ready": 0, "transfers__ready": 0, "halt": 0}
 

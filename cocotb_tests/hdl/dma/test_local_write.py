@@ -9,14 +9,14 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, unpack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma.byte_aligner import chunk_layout
 from lutterfly.hdl.dma.local_write import LocalWrite, local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
-from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

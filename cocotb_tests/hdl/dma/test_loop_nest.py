@@ -10,8 +10,8 @@ import cocotb
 import numpy as np
 from amaranth.hdl import unsigned
 
-from benches.clocking import start
-from benches.streams import receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import receive, send
 from lutterfly.hdl.dma.loop_nest import LoopNest, Nest
 
 NEST = Nest(counts={"outer": 4, "middle": 3, "inner": 3}, pointers={"at": 9, "to": 6}, context=unsigned(4))

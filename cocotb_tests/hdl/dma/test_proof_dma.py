@@ -9,13 +9,13 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import byte_aligner, dma_load, dma_store, store_beats
 from lutterfly.hdl.dma.load_chunks import step_layout
 from lutterfly.hdl.parts.fifo import Fifo
 from lutterfly.hdl.parts.lookahead import Lookahead
-from proofs.formal import Proof, broken, inside, leave_out, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 CONFIG = PRESETS["tiny"]

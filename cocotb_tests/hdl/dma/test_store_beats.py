@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.golden.isa import LOCAL_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import write_beat_layout
 from lutterfly.hdl.dma.store_beats import StoreBeats
-from sweeps import SWEPT_PRESETS
 
 BURST_FIELDS = ("source", "beats_minus_one", "first_byte", "last_byte", "first")
 

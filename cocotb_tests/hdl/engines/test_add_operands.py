@@ -9,12 +9,12 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add_operands import AddOperands
 from lutterfly.hdl.engines.engine import Step
-from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -9,8 +9,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.engines import ADD
 from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
 from lutterfly.golden.numerics.addition import add_words
@@ -19,7 +20,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add_tables import AddTables
 from lutterfly.hdl.engines.finish import finish_settings_layout
 from lutterfly.hdl.parts.device import RAM_LATENCY
-from sweeps import SWEPT_PRESETS
 
 LIMIT = 1 << ENTRY_BITS - 1
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.engines.agreement import UNCOUNTED_DELAY, Agreement
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 

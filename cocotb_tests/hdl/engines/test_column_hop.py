@@ -9,8 +9,8 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.engines import DEPTHWISE, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.column_hop import ColumnHop

@@ -9,9 +9,11 @@ import cocotb
 import numpy as np
 import pytest
 
-from arrays.borrowed_multipliers import BorrowedMultipliers
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.arrays.borrowed_multipliers import BorrowedMultipliers
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.networks.butterflies import random_stages, smaller_pattern
+from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.numerics.butterfly import Pattern, pixel_words
 from lutterfly.golden.numerics.butterfly_words import place
@@ -20,8 +22,6 @@ from lutterfly.golden.numerics.fpc_layer import Stages
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.fpc import FastPointwise
 from lutterfly.hdl.parts.platforms import SIMULATED
-from networks.butterflies import random_stages, smaller_pattern
-from quantised.fpc_configs import FPC_CONFIGS
 
 
 @pytest.mark.parametrize("name", ["further", "bottom-up"])

@@ -13,8 +13,10 @@ import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
-from benches.streams import pack
-from double_clock import start_clocks
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.double_clock import start_clocks
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.depthwise.specification import depthwise
@@ -27,8 +29,6 @@ from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
-from networks.mixed.configurations import CONFIGS as MIXED
-from sweeps import sweep
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],

@@ -10,9 +10,10 @@ import cocotb
 import numpy as np
 import pytest
 
-from arrays.winograd_steps import CONTROLS, PHASED, WAITS, signed_bits
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.arrays.winograd_steps import CONTROLS, PHASED, WAITS, signed_bits
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import MAC
 from lutterfly.golden.engines.winograd.specification import winograd
 from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
@@ -22,7 +23,6 @@ from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.mac_column import MacColumn, column_latency
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.winograd.words import TAP_CONTROL
-from sweeps import sweep
 
 LANES = 4
 LATENCY = column_latency(LANES)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Module
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.golden.elements import DIFFERENCE_BITS, NARROW_BITS
 from lutterfly.golden.engines import MULTIPLY
 from lutterfly.golden.presets import PRESETS

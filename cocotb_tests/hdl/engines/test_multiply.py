@@ -9,8 +9,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.elements import DIFFERENCE_BITS, NARROW_BITS
 from lutterfly.golden.engines import MULTIPLY
 from lutterfly.golden.numerics.multiplication import products
@@ -18,7 +19,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY, step_layout
 from lutterfly.hdl.engines.multiply import Multiply
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from sweeps import SWEPT_PRESETS
 
 PRODUCT_BITS = NARROW_BITS + DIFFERENCE_BITS
 

@@ -6,14 +6,14 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.numerics.fpc import shift_values
 from lutterfly.golden.numerics.fpc_layer import Finish
 from lutterfly.hdl.engines.finish import finish_settings_layout
 from lutterfly.hdl.engines.shift_finish import LATENCY, ShiftFinish
-from quantised.fpc_configs import FPC_CONFIGS
 
 CONFIG = FPC_CONFIGS["bottom-up"]
 LANES = CONFIG.array.lanes

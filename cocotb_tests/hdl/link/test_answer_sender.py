@@ -8,8 +8,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
-from benches.streams import receive
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import receive
 from lutterfly.golden.link.frames import NAK, Frame, pack_word
 from lutterfly.hdl.link.answer_sender import AnswerKind, AnswerSender
 from lutterfly.hdl.link.cobs_encoder import plain_layout

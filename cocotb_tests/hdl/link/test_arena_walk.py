@@ -6,8 +6,8 @@ import cocotb
 import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
-from benches.streams import StreamMonitor
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import StreamMonitor
 from lutterfly.hdl.link.arena_walk import ArenaWalk
 
 BITS = 12

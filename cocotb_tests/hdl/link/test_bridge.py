@@ -10,7 +10,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from buses.link_bench import ARENA_BYTES, CLOCK_HZ, REFUSED, REGISTER_BITS, LinkBench
+from cocotb_tests.support.buses.link_bench import ARENA_BYTES, CLOCK_HZ, REFUSED, REGISTER_BITS, LinkBench
 from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, RULES, Operation, Status
 from lutterfly.hdl.link.bridge import Bridge

@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 from cobs import cobs as judge
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.link.cobs_decoder import CobsDecoder
 
 

@@ -7,8 +7,8 @@ import cocotb
 import numpy as np
 from cobs import cobs as judge
 
-from benches.clocking import start
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
 from lutterfly.hdl.link.cobs_encoder import CobsEncoder, plain_layout
 
 EDGES = [

@@ -7,7 +7,7 @@ import zlib
 import cocotb
 import numpy as np
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.link.crc32 import RESIDUE, Crc32
 
 

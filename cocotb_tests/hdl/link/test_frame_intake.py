@@ -9,8 +9,8 @@ import numpy as np
 from cobs import cobs as judge
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
-from benches.streams import unpack
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import unpack
 from lutterfly.golden.link.frames import LEAST_BYTES, MOST_BYTES, Frame
 from lutterfly.golden.link.operations import MAX_DATA
 from lutterfly.hdl.link.frame_intake import BUFFER_LATENCY, FrameIntake, header_layout

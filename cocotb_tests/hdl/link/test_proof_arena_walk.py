@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal
 
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.hdl.link import arena_walk
-from proofs.formal import Proof, broken, inside, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 BITS = 4

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal
 
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.link.operations import RULES, Operation, Status
 from lutterfly.hdl.link import bridge, operations
 from lutterfly.hdl.link.answer_sender import AnswerKind
 from lutterfly.hdl.link.request_check import CHECK_LATENCY
-from proofs.formal import Proof, broken, inside, leave_out, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 #: Small, for the solver; nothing depends on them.

@@ -9,7 +9,7 @@ import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteRam
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
 from lutterfly.hdl.link.register_port import RegisterPort
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.link import rates
 from lutterfly.golden.link.bridge import Bridge
 from lutterfly.golden.link.frames import Frame, pack_word

@@ -7,7 +7,7 @@ import numpy as np
 from cocotb.triggers import FallingEdge, RisingEdge, Timer
 from cocotbext.uart import UartSource
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
 from lutterfly.golden.link import rates
 from lutterfly.hdl.link.uart_receiver import TICKS, UartReceiver
 

@@ -8,8 +8,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cocotb.utils import get_sim_time
 from cocotbext.uart import UartSink
 
-from benches.clocking import start
-from benches.streams import send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import send
 from lutterfly.hdl.link.uart_transmitter import UartTransmitter
 
 CLOCK_HZ = 100_000_000

@@ -12,10 +12,10 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cocotb.utils import get_sim_time
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.hdl.memories.arena import READ_LATENCY, Arena
-from sweeps import sweep
 
 SIZE = 8192
 PERIOD_NS = 10

@@ -9,11 +9,11 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack, send
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, send
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
-from sweeps import SWEPT_PRESETS
 
 IDLE = {"result_valid": 0, "no_result": 1, "transfer_write__valid": 0, "read_address": 0}
 

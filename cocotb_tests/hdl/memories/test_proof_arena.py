@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.hdl.memories import arena
-from proofs.formal import Proof, broken, inside, leave_out, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 SIZE, DATA_BITS, ID_BITS = 64, 32, 2

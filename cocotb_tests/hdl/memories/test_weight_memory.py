@@ -10,13 +10,13 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.sweeps import SWEPT_PRESETS, sweep
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.parts.platforms import ASSERTED
-from sweeps import SWEPT_PRESETS, sweep
 
 PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 

@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.parts.device import RAM_LATENCY, Ram
 
 #: Two parts in the fabric, of which one has a bit more.

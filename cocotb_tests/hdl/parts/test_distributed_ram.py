@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import unsigned
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.parts.distributed_ram import DistributedRam
 
 

@@ -9,7 +9,7 @@ from amaranth.hdl import unsigned
 from cocotb.clock import Clock
 from cocotb.triggers import RisingEdge
 
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
 from lutterfly.hdl.parts.fifo import Fifo
 
 

@@ -9,7 +9,7 @@ import pytest
 from amaranth.lib import data
 from cocotb.triggers import Timer
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.parts.lookahead import Lookahead
 
 DEPTH = 6

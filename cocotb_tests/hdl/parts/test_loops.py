@@ -9,9 +9,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.random_commands import payload, random_scenario
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.random_commands import payload, random_scenario
+from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden import isa
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS

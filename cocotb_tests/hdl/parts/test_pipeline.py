@@ -12,7 +12,7 @@ from amaranth.hdl import Cat, Module, Signal, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
 from lutterfly.hdl.parts.pipeline import copy_of, delay, parts, spread
 
 LANES, WIDTH = 5, 3

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.proofs.marked import Marked
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.hdl.parts import fifo
-from proofs.formal import Proof, broken, entry, inside, needs_yosys
-from proofs.marked import Marked
-from proofs.prove import ProofError, prove
 
 WIDTH = 3
 pytestmark = needs_yosys

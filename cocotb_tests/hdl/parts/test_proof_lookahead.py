@@ -8,10 +8,10 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 from amaranth.lib import data
 
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.proofs.marked import Marked
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.hdl.parts import lookahead
-from proofs.formal import Proof, broken, entry, inside, needs_yosys
-from proofs.marked import Marked
-from proofs.prove import ProofError, prove
 
 WORD = data.StructLayout({"gated": 1, "rest": 2})
 pytestmark = needs_yosys

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Elaboratable, Module, Mux, Signal, signed
 
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, needs_yosys
+from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden import isa
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import loop_nest
 from lutterfly.hdl.dma.load_chunks import transfer_nest
 from lutterfly.hdl.parts import loops
 from lutterfly.hdl.parts.isa import command_shape
-from proofs.formal import Proof, broken, inside, needs_yosys
-from proofs.prove import ProofError, prove
 
 pytestmark = needs_yosys
 NAMES = ("outer", "middle", "inner")

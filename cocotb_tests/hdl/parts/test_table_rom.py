@@ -11,8 +11,8 @@ import pytest
 from amaranth.hdl import Shape
 from cocotb.triggers import RisingEdge
 
-from benches.clocking import start
-from benches.table_bench import answers, check_every_entry, environment, facts, look_up
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.table_bench import answers, check_every_entry, environment, facts, look_up
 from lutterfly.golden.transfer.scheme_names import parse
 from lutterfly.golden.transfer.transfer_table import transfer_table
 from lutterfly.hdl.parts.device import RAM_LATENCY

@@ -13,11 +13,11 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_ip import generate
-from sweeps import SWEPT_PRESETS
 
 _WORD = re.compile(r"\w+ ?\[(\d+)\] = \d+'([dh])([0-9a-f]+);")
 

@@ -14,8 +14,8 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from benches.clocking import cycle, start
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, MAC
 from lutterfly.golden.engines.configurations import EngineConfigs

@@ -10,8 +10,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
+from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, FPC, MAC
 from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
@@ -26,7 +27,6 @@ from lutterfly.hdl.engines.finish import finish_flag
 from lutterfly.hdl.results.finishing import Finishing, finishing_latency
 from lutterfly.hdl.results.place import Place
 from lutterfly.hdl.results.settings import settings_layout
-from quantised.fpc_configs import FPC_CONFIGS
 
 CONFIGS: dict[str, Config] = {"tiny": PRESETS["tiny"], "whole": FPC_CONFIGS["bottom-up"]}
 

@@ -12,18 +12,18 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import start
-from benches.groups import groups_of, has_wide_results
-from benches.random_commands import payload, random_scenario
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.groups import groups_of, has_wide_results
+from cocotb_tests.support.benches.random_commands import payload, random_scenario
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results.group_walk import GroupWalk, group_layout
-from quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
-from sweeps import sweep
 
 CONFIGS = {
     **{name: PRESETS[name] for name in ("tiny", "ecp5-85k")},

@@ -6,8 +6,8 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from benches.clocking import cycle, start
-from benches.streams import unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import unpack
 from lutterfly.golden.elements import NARROW_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.results.result_choice import ResultChoice

@@ -10,10 +10,12 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.groups import group_lanes, groups_of, has_wide_results
-from benches.random_commands import payload, random_scenario
-from benches.streams import send, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.groups import group_lanes, groups_of, has_wide_results
+from cocotb_tests.support.benches.random_commands import payload, random_scenario
+from cocotb_tests.support.benches.streams import send, unpack
+from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import FPC, MAC, XNOR
@@ -29,8 +31,6 @@ from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from lutterfly.hdl.results.place import Place
 from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
 from lutterfly.hdl.results.settings import settings_layout
-from quantised.fpc_configs import CHAIN_CONFIGS
-from sweeps import sweep
 
 SHAPE = command_shape(isa.COMPUTE)
 

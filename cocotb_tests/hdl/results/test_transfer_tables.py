@@ -9,12 +9,12 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.results.transfer_tables import TransferTables
-from sweeps import SWEPT_PRESETS
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -10,8 +10,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.clocking import cycle, start
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, unpack
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import DEPTHWISE, ENGINES
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.machine.packing import packs
@@ -21,7 +22,6 @@ from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 from lutterfly.hdl.results.results import Place
 from lutterfly.hdl.results.write_back import WRITE_BACK_LATENCY, WriteBack
-from sweeps import sweep
 
 #: Pieces of one and four bytes of bits, and of a quarter of a byte.
 CONFIGS = {

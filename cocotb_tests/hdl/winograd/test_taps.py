@@ -6,9 +6,9 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from arrays.winograd_steps import LANES, WAITS, control_of, drawn, phases, signed_bits, windows
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.arrays.winograd_steps import LANES, WAITS, control_of, drawn, phases, signed_bits, windows
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.numerics.winograd import GROUP, WEIGHT_BITS, transform_taps
 from lutterfly.hdl.winograd.taps import WinogradTaps
 from lutterfly.hdl.winograd.words import TAP_CONTROL

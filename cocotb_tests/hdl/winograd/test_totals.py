@@ -9,9 +9,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from arrays.winograd_steps import CONFIG, PHASED, WAITS, phased_steps, windows
-from benches.clocking import cycle, start
-from benches.streams import pack
+from cocotb_tests.support.arrays.winograd_steps import CONFIG, PHASED, WAITS, phased_steps, windows
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.engines import MAC, WINOGRAD
 from lutterfly.golden.numerics.winograd import GROUP, outputs
 from lutterfly.hdl.engines.engine import ACCUMULATOR_BITS, step_layout

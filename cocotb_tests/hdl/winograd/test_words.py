@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
-from arrays.winograd_steps import (
+from cocotb_tests.support.arrays.winograd_steps import (
     LANES,
     PHASED,
     STEP,
@@ -20,8 +20,8 @@ from arrays.winograd_steps import (
     signed_bits,
     windows,
 )
-from benches.clocking import cycle, start
-from benches.streams import pack, unpack
+from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
 from lutterfly.hdl.parts.platforms import ASSERTED
 from lutterfly.hdl.winograd.words import TAP_CONTROL, WinogradWords

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.examples import digits
 from lutterfly.host import InferenceSession
 from lutterfly.host.backend import evaluating, workers
 from lutterfly.host.backend.evaluating import evaluate_all, outputs_of
 from lutterfly.host.backend.workers import Workers
 from lutterfly.host.graph import Graph, Window
-from quantised.graphs import GraphMaker
 
 SHAPE = (3, 3, 5)
 PATIENCE_S = 120

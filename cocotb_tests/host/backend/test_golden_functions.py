@@ -8,6 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.mixed import network
+from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.elements import BINARY_BITS
@@ -22,9 +25,6 @@ from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.loading import load, load_program
 from lutterfly.host.session.random_inputs import random_feeds
-from networks.mixed import network
-from quantised.binary_graphs import BinaryGraphMaker
-from transports.golden_transport import GoldenTransport
 
 TINY = PRESETS["tiny"]
 TWO_CORES = dataclasses.replace(TINY, cluster=ClusterConfig(cores=2))

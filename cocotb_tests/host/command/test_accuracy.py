@@ -11,13 +11,13 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+from cocotb_tests.support.networks.generated import Limits, Maker
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.host.backend.golden_functions import GoldenFunctions
 from lutterfly.host.command.main import main
 from lutterfly.host.session import accuracy
 from lutterfly.host.session.session import InferenceSession
-from networks.generated import Limits, Maker
-from oracles.exactness import needs_reference
 
 MODEL = str(digits.model_path("qdq"))
 COUNT = 12

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.networks.mixed import FIRST_ARRANGED
+from cocotb_tests.support.networks.mixed import network as mixed_network
+from cocotb_tests.support.networks.wide_codes import repeated
+from cocotb_tests.support.oracles.reported import NETWORKS, model, report_of
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.outline import Outline
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.phrases import tables_text
-from networks.mixed import FIRST_ARRANGED
-from networks.mixed import network as mixed_network
-from networks.wide_codes import repeated
-from oracles.reported import NETWORKS, model, report_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "compiler.md"
 

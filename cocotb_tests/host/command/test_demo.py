@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.command import demo
-from oracles.exactness import needs_reference
 
 
 @needs_reference

@@ -12,10 +12,10 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.program.program import Program
 from lutterfly.host.command import main
-from oracles.exactness import needs_reference
 
 HOST = Path(main.__file__).parents[1]
 #: Networks with a head and a tail on the host, in int8 and in uint8.

@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import defs
 
+from cocotb_tests.support.networks.operator_networks import operator_network
 from lutterfly.host import frontend
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler.lower.operations import LOWERINGS as EXECUTED
@@ -21,7 +22,6 @@ from lutterfly.host.frontend.supported import refusals, supported
 from lutterfly.host.graph import Convolution, Pointwise
 from lutterfly.host.quantize.rewriting import REWRITINGS
 from lutterfly.host.supported.page import page
-from networks.operator_networks import operator_network
 
 DOCS = Path(__file__).parents[3] / "docs"
 FOLDERS = ("building", "floats", "fragments", "lowering")

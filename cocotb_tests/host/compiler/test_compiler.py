@@ -8,6 +8,9 @@ import time
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_graph
 from lutterfly.golden.engines import MAC
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import ORDERS
@@ -18,9 +21,6 @@ from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.program import Outcome
-from oracles.execution import differing_bytes
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_graph
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))

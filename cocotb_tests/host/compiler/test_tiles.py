@@ -7,6 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
@@ -18,10 +22,6 @@ from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.layout.cuts import _estimate
 from lutterfly.host.compiler.layout.parts import Geometry
 from lutterfly.host.graph import Graph, Window
-from oracles.execution import differing_bytes
-from quantised.binary_graphs import BinaryGraphMaker
-from quantised.graphs import GraphMaker
-from sweeps import sweep
 
 TINY = PRESETS["tiny"]
 

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
+from cocotb_tests.support.quantised.few_outputs import ARRAYS, first_layer, neighbours, planned
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.host.compiler import CompileError, plan_graph
 from lutterfly.host.compiler.cluster import by_layer
 from lutterfly.host.compiler.cluster.by_layer import plan_by_layer
 from lutterfly.host.compiler.data.spread import Spread
 from lutterfly.host.compiler.width import fastest
-from quantised.few_outputs import ARRAYS, first_layer, neighbours, planned
 
 
 def test_they_are_chosen_only_where_all_is_faster() -> None:

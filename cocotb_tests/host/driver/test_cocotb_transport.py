@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from cocotb.task import bridge
 
-from benches.copier import BEATS, Copier
+from cocotb_tests.support.benches.copier import BEATS, Copier
+from cocotb_tests.support.transports.cocotb_transport import start
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.driver.transport import Transport
 from lutterfly.host.simulation.settings import SimulationError
-from transports.cocotb_transport import start
 
 CONFIG = PRESETS["tiny"]
 SIZE = 3 * BEATS * CONFIG.axi.data_bytes

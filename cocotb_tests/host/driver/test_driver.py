@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.transports.c_driver import Idle
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden import registers
 from lutterfly.golden.machine.flights import MachineError
@@ -17,8 +19,6 @@ from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.errors import AcceleratorError, HardwareError
 from lutterfly.host.session.loading import load_program
-from transports.c_driver import Idle
-from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -7,6 +7,8 @@ import cocotb
 import numpy as np
 from cocotb.task import bridge
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.transports.cocotb_transport import start
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.host.compiler import compile_graph
@@ -14,8 +16,6 @@ from lutterfly.host.driver.driver import Driver
 from lutterfly.host.driver.transport import Transport
 from lutterfly.host.graph import Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
-from quantised.graphs import GraphMaker
-from transports.cocotb_transport import start
 
 CONFIG = PRESETS["tiny"]
 

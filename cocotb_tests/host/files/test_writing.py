@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.lifetimes import small_disk
 from lutterfly.examples import digits
 from lutterfly.host.command import main
 from lutterfly.host.files.writing import check_writable, write_whole
-from oracles.lifetimes import small_disk
 
 MODEL = str(digits.model_path("qop"))
 

@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.command import main
@@ -18,8 +20,6 @@ from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.model_file import read_model_file
 from lutterfly.host.quantize.static_quantisation import quantize
-from oracles.exactness import assert_answers, assert_exact, needs_reference
-from transports.golden_transport import GoldenTransport
 
 pytestmark = needs_reference
 

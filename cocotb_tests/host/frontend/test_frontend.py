@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Maker, layer
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
+from cocotb_tests.support.oracles.kinds import tabled_names
 from lutterfly.examples import digits
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.graph import Convolution, MaxPool, Pointwise, Window
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference
 from lutterfly.host.model.model import Model
-from networks.generated import FORMS, TINY, Maker, layer
-from oracles.exactness import assert_exact, needs_reference
-from oracles.kinds import tabled_names
 
 pytestmark = needs_reference
 

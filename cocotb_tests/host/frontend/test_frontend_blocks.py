@@ -5,6 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
+from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exact
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.oracles.kinds import layer_types
 from lutterfly.host.frontend import describe
 from lutterfly.host.graph import (
     Add,
@@ -17,10 +21,6 @@ from lutterfly.host.graph import (
     Slice,
     Window,
 )
-from networks.generated import FORMS, TINY, Maker
-from oracles.exactness import assert_exact_on_codes as exact
-from oracles.exactness import needs_reference
-from oracles.kinds import layer_types
 
 pytestmark = needs_reference
 BOTH_TYPES = pytest.mark.parametrize("unsigned", [False, True])

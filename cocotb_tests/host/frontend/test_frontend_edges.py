@@ -8,10 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.networks.generated import TINY, Maker
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.oracles.refused import POWERS, without_numbers
 from lutterfly.host.frontend import ModelError, describe, import_model
-from networks.generated import TINY, Maker
-from oracles.exactness import assert_answers, assert_exact, needs_reference
-from oracles.refused import POWERS, without_numbers
 
 pytestmark = needs_reference
 

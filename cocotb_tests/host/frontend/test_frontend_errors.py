@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from oracles.refused import convolved, maker, refusal
+from cocotb_tests.support.oracles.refused import convolved, maker, refusal
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
 

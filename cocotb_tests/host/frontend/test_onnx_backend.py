@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from onnx.backend.test import BackendTest
 
-from oracles.onnx_backend import PAGE, PASSED, REFUSED, SimulatedAccelerator, page
+from cocotb_tests.support.oracles.onnx_backend import PAGE, PASSED, REFUSED, SimulatedAccelerator, page
 
 
 class Outcomes(unittest.TestResult):
@@ -56,4 +56,4 @@ def test_cases_end_as_the_page_says() -> None:
 
 
 def test_the_page_is_what_is_tested() -> None:
-    assert PAGE.read_text() == page(), "run `PYTHONPATH=cocotb_tests/support python -m oracles.onnx_backend`"
+    assert PAGE.read_text() == page(), "run `python -m cocotb_tests.support.oracles.onnx_backend`"

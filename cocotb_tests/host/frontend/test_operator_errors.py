@@ -7,8 +7,16 @@ import re
 import numpy as np
 import pytest
 
-from networks.generated import FORMS, Maker
-from oracles.refused import POWERS, convolved, main_name, maker, refusal, refusal_in_the_middle, without_numbers
+from cocotb_tests.support.networks.generated import FORMS, Maker
+from cocotb_tests.support.oracles.refused import (
+    POWERS,
+    convolved,
+    main_name,
+    maker,
+    refusal,
+    refusal_in_the_middle,
+    without_numbers,
+)
 
 FOLD = (
     "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "

@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.refused import POWERS, without_numbers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import AveragePool, Convolution, Pointwise
@@ -17,8 +19,6 @@ from lutterfly.host.model import executed
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
-from oracles.refused import POWERS, without_numbers
 
 pytestmark = needs_reference
 

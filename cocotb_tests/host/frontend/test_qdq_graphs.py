@@ -8,16 +8,16 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.networks.generated import TINY, Generated, Maker
+from cocotb_tests.support.networks.qdq_graphs import GraphOfCodes
+from cocotb_tests.support.oracles.exactness import accepted, assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.oracles.kept import REGRESSIONS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.model import executed, reference, runtime
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
-from networks.generated import TINY, Generated, Maker
-from networks.qdq_graphs import GraphOfCodes
-from oracles.exactness import accepted, assert_answers, assert_exact, needs_reference
-from oracles.kept import REGRESSIONS
 
 pytestmark = needs_reference
 

@@ -12,11 +12,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.networks.generated import TINY, Maker
 from lutterfly.examples import digits
 from lutterfly.host.command.main import main
 from lutterfly.host.model.arrays import TensorInfo
 from lutterfly.host.model.tensor_files import assign
-from networks.generated import TINY, Maker
 
 MODEL = digits.model_path("qop")
 

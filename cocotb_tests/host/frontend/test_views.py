@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.oracles.execution import exact_plan
+from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_fork
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.layout import views
 from lutterfly.host.graph import Concat, Graph, Place, Slice, Window
-from oracles.execution import exact_plan
-from oracles.measured import measure
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_fork
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.host.graph import ChannelRule, Graph, Layer, Place, Views, Window
-from quantised.graphs import GraphMaker
 
 
 def joined(*, tables: bool = False) -> tuple[Graph, Layer]:

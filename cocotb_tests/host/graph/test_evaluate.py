@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, Limits, chain, layer
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Layer, Pad, View, Window
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
-from networks.generated import FORMS, Limits, chain, layer
-from oracles.exactness import assert_exact, needs_reference
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 

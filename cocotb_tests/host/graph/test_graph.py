@@ -7,6 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.butterflies import random_finish, random_stages
+from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_window
 from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
@@ -23,10 +27,6 @@ from lutterfly.host.graph import (
     Product,
     Window,
 )
-from networks.butterflies import random_finish, random_stages
-from quantised.binary_graphs import BinaryGraphMaker
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 TINY = PRESETS["tiny"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.random_graphs import random_window
 from lutterfly.host.graph import Reach, Window
-from quantised.random_graphs import random_window
 
 
 def read(window: Window, axis: int, output: int) -> list[int]:

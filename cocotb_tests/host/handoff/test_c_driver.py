@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.transports.c_driver import BODY, CDriver, Idle
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
@@ -24,8 +26,6 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import ports
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.program import SpreadBy
-from transports.c_driver import BODY, CDriver, Idle
-from transports.golden_transport import GoldenTransport
 
 TINY = PRESETS["tiny"]
 TWO = dataclasses.replace(TINY, cluster=ClusterConfig(2))

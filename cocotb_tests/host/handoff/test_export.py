@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.transports.c_driver import STRICT, compile_shared
 from lutterfly.examples import digits
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
@@ -27,7 +28,6 @@ from lutterfly.host.handoff.host_parts import host_lines
 from lutterfly.host.handoff.model_source import ModelSource
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_program
-from transports.c_driver import STRICT, compile_shared
 
 TINY = PRESETS["tiny"]
 MODEL = str(digits.model_path("qdq"))

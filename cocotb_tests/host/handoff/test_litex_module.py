@@ -28,6 +28,8 @@ from litex.soc.integration.soc_core import SoCCore
 from litex.soc.interconnect import axi
 from migen import ClockDomain
 
+from cocotb_tests.support.transports.c_driver import CDriver
+from cocotb_tests.support.transports.soc_transport import SocTransport
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
@@ -35,8 +37,6 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.handoff.litex_module import add_accelerator
 from lutterfly.host.session import InferenceSession
-from transports.c_driver import CDriver
-from transports.soc_transport import SocTransport
 
 CONFIG = PRESETS["tiny"]
 CLOCK_HZ = 100e6

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.transports.c_driver import STRICT, CDriver
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
@@ -26,7 +27,6 @@ from lutterfly.host.simulation.build import library
 from lutterfly.host.simulation.harness import HarnessSettings
 from lutterfly.host.simulation.settings import Fault, MemorySettings
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
-from transports.c_driver import STRICT, CDriver
 
 TINY = PRESETS["tiny"]
 PLATFORM = Path(__file__).parents[2] / "support" / "transports" / "platform_simulator.c"

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.transports.bridge_line import Accelerator, BridgeLine, VirtualClock
 from lutterfly.golden.link.frames import Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import MAX_DATA, Operation, Status
 from lutterfly.golden.link.rates import INITIAL_RATE, RATE_TIMEOUT_S
@@ -14,7 +15,6 @@ from lutterfly.host.link.answers import identity, result
 from lutterfly.host.link.client import Client
 from lutterfly.host.link.errors import LinkError
 from lutterfly.host.link.transport import RATES, LinkTransport
-from transports.bridge_line import Accelerator, BridgeLine, VirtualClock
 
 #: Seconds that any request may take, and any connection, at the initial rate with all that can go wrong.
 REQUEST_S, CONNECT_S = 12.0, 20.0

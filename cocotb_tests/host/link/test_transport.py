@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.transports.bridge_line import Accelerator, BridgeLine, VirtualClock
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden import registers
 from lutterfly.golden.config_parts import ArenaConfig
@@ -19,8 +21,6 @@ from lutterfly.host.files.progress import silent
 from lutterfly.host.link import LinkError, LinkTransport
 from lutterfly.host.link.transport import configuration_of
 from lutterfly.host.session.selftest import run
-from transports.bridge_line import Accelerator, BridgeLine, VirtualClock
-from transports.golden_transport import GoldenTransport
 
 CONFIG = dataclasses.replace(PRESETS["tiny"], arena=ArenaConfig(8 << 10))
 

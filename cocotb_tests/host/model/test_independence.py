@@ -7,14 +7,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.networks.generated import TINY, Maker
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.independence import mixing_node
 from lutterfly.host.model.model import Model
-from networks.generated import TINY, Maker
-from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]
 

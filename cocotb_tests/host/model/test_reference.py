@@ -8,11 +8,11 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Maker, chain, layer
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
 from lutterfly.examples import digits
 from lutterfly.host.model import executed, model_graph, reference, runtime
 from lutterfly.host.model.model import Model
-from networks.generated import FORMS, TINY, Maker, chain, layer
-from oracles.exactness import assert_answers, assert_exact, needs_reference
 
 
 def test_the_probe_gives_a_reason_or_none():

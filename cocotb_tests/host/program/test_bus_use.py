@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from cocotb_tests.support.oracles.reported import model
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
@@ -13,7 +14,6 @@ from lutterfly.golden.timing.bus import command_beats
 from lutterfly.golden.units import Queue
 from lutterfly.host.program import BodyCommand, BusUse, Outcome, SpreadBy, bus_bytes
 from lutterfly.host.session.loading import load
-from oracles.reported import model
 
 CONFIG = PRESETS["tiny"]
 

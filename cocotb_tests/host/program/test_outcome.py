@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from edges.programs import with_body, with_commands
+from cocotb_tests.support.edges.programs import with_body, with_commands
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue
 from lutterfly.host.program import Outcome
-from oracles.reported import NETWORKS, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError, describe, import_model
@@ -21,7 +22,6 @@ from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.calibration import split
 from lutterfly.host.quantize.static_quantisation import quantize, relative_errors
-from oracles.exactness import needs_reference
 
 IMAGE = (2, 9, 8)
 COMMAND = "import sys; from lutterfly.host.command.main import main; sys.exit(main())"

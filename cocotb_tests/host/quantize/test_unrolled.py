@@ -10,6 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.model.executed import open_session
@@ -21,8 +23,6 @@ from lutterfly.host.quantize.rewriting.recurrent.recurrence import RECURRENT
 from lutterfly.host.quantize.rewriting.recurrent.row_order import rows_of
 from lutterfly.host.quantize.rewriting.recurrent.unrolled import UNROLLED
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_right, needs_reference
-from sweeps import sweep
 
 STEPS, INPUTS, HIDDEN = 4, 3, 5
 GATES = {"LSTM": 4, "GRU": 3}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.host.report.gather import LABEL_CHARACTERS, _label
-from oracles.reported import NETWORKS, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.host.report import memory_figures
 from lutterfly.host.report.occupancy import used_bytes
-from oracles.reported import NETWORKS, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.reported import NETWORKS, feeds, report_of
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.program import Outcome
 from lutterfly.host.report.observe import observe
-from oracles.reported import NETWORKS, feeds, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.report.observe import Ran
 from lutterfly.host.report.occupancy import Occupant, used_bytes
-from oracles.reported import NETWORKS, report_of
 
 
 def planned(plan: Plan, ran: Ran) -> Command:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from PIL import ImageColor
 
+from cocotb_tests.support.oracles.browser import Opened, open_page
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.host.files.phrases import tables_text
 from lutterfly.host.report import style
 from lutterfly.host.report.page import page
-from oracles.browser import Opened, open_page
-from oracles.reported import NETWORKS, report_of
 
 FIGURES = {"timeline", "shares", "roofline", "features", "constants", "external", "tables"}
 HOSTILE = '<img src="https://example.com/x.png" onerror="console.error(1)">'

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import TINY, Maker
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import report
@@ -24,7 +25,6 @@ from lutterfly.host.driver.errors import AcceleratorError
 from lutterfly.host.program import Speed
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.synth.extras import install_command
-from networks.generated import TINY, Maker
 
 MODEL = digits.model_path("qop")
 

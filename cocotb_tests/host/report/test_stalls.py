@@ -8,11 +8,11 @@ from collections.abc import Iterable
 
 import pytest
 
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.isa import Opcode
 from lutterfly.host.program import BodyCommand
 from lutterfly.host.report.observe import Observation, Ran
 from lutterfly.host.report.stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND, WAITS, shares
-from oracles.reported import NETWORKS, report_of
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -8,6 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import Generated, Limits, Maker
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
@@ -23,10 +27,6 @@ from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_outcome, load_program
 from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
-from networks.generated import Generated, Limits, Maker
-from oracles.exactness import needs_reference
-from oracles.execution import differing_bytes
-from quantised.graphs import GraphMaker
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
 

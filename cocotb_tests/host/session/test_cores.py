@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import TINY, Limits, Maker, chain
 from lutterfly.examples import digits
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
@@ -25,7 +26,6 @@ from lutterfly.host.session.loading import load, load_program
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import Fault, MemorySettings
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
-from networks.generated import TINY, Limits, Maker, chain
 
 CORES = 2
 CONFIG = dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=CORES))

@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.model.arrays import contents
@@ -16,7 +17,6 @@ from lutterfly.host.model.random_numbers import random_tensors
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verification import Verification
 from lutterfly.host.session.verify import verify
-from oracles.exactness import needs_reference
 
 TINY = PRESETS["tiny"]
 

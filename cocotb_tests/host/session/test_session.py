@@ -8,6 +8,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.engines import find_memory
 from lutterfly.golden.isa import COMMAND_BYTES, FORMATS, Opcode
@@ -20,8 +22,6 @@ from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_program
 from lutterfly.host.simulation.settings import EventKind
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
-from oracles.exactness import needs_reference
-from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -12,6 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import Limits, Maker
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
@@ -28,9 +31,6 @@ from lutterfly.host.graph import Graph, Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
 from lutterfly.host.session.loading import load_program
 from lutterfly.host.simulation.verilator_transport import VerilatorTransport
-from networks.generated import Limits, Maker
-from quantised.graphs import GraphMaker
-from transports.golden_transport import GoldenTransport
 
 CONFIG = PRESETS["tiny"]
 PATIENCE_S = 120

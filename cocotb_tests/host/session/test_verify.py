@@ -10,6 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Limits, chain, layer
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command.main import main
@@ -17,9 +20,6 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.model.reference import Reference
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import MemorySettings
-from networks.generated import FORMS, TINY, Generated, Limits, chain, layer
-from oracles.exactness import assert_right, needs_reference
-from sweeps import sweep
 
 pytestmark = needs_reference
 

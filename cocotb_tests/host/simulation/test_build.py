@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
@@ -18,7 +19,6 @@ from lutterfly.host.simulation.settings import SimulationError
 from lutterfly.host.simulation.simulator import Simulator
 from lutterfly.host.simulation.toolchain import ToolError
 from lutterfly.host.simulation.top import AXI
-from sweeps import sweep
 
 CONFIG = PRESETS["tiny"]
 EMPTY = "module lutterfly(aclk);\n  input aclk;\nendmodule\n"

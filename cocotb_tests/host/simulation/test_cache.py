@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.oracles.lifetimes import Presence, small_disk, start_python, wait_until
 from lutterfly.examples import digits
 from lutterfly.host.command import main
 from lutterfly.host.simulation import cache, toolchain
 from lutterfly.host.simulation.cache import CacheError
-from oracles.lifetimes import Presence, small_disk, start_python, wait_until
 
 #: Builds an entry with a tool that says in a pipe that it runs, and then takes long.
 LONG_BUILD = """

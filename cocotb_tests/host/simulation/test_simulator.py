@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benches.copier import BEATS, Copier
+from cocotb_tests.support.benches.copier import BEATS, Copier
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import pins, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
@@ -23,7 +24,6 @@ from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.simulation import build
 from lutterfly.host.simulation.settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
 from lutterfly.host.simulation.simulator import Simulator
-from sweeps import sweep
 
 BASE, SIZE = 0x4000_0000, 1 << 20
 SOURCE, TARGET = 0x0, 0x8000

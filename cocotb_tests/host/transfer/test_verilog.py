@@ -11,7 +11,8 @@ import cocotb
 import numpy as np
 import pytest
 
-from benches.table_bench import check_every_entry, environment, facts, look_up
+from cocotb_tests.support.benches.table_bench import check_every_entry, environment, facts, look_up
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.transfer.scheme_names import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.command.main import main
@@ -20,7 +21,6 @@ from lutterfly.host.transfer.facts import tabulate_chain
 from lutterfly.host.transfer.operators import chain_of
 from lutterfly.host.transfer.pointwise import Pointwise
 from lutterfly.host.transfer.verilog import module_name, table_verilog
-from sweeps import sweep
 
 WAIVERS = Path(__file__).parents[2] / "hdl" / "lint.vlt"
 CASES = {

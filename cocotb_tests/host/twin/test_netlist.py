@@ -12,6 +12,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from cocotb_tests.support.quantised.small_digits import FITTED, small_digits
 from lutterfly.boards import BOARDS
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
@@ -28,7 +29,6 @@ from lutterfly.host.twin.line import PinsLine
 from lutterfly.host.twin.netlist import netlist_pins
 from lutterfly.synth import bitstream, flow, tools
 from lutterfly.synth.pumped import multipliers
-from quantised.small_digits import FITTED, small_digits
 
 pytestmark = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.transports.played_uio import ADDRESS, PAGE, Board
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.uio import UioError, open_device
 from lutterfly.host.uio.mapping import Buffer, Registers
-from transports.played_uio import ADDRESS, PAGE, Board
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.transports.played_uio import ADDRESS, Board, PlayedRegisters
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
@@ -17,7 +18,6 @@ from lutterfly.host.driver.errors import AcceleratorError, HardwareError
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.uio import UioTransport, open_device
 from lutterfly.host.uio import transport as module
-from transports.played_uio import ADDRESS, Board, PlayedRegisters
 
 CONFIG = PRESETS["tiny"]
 IMAGES = 3

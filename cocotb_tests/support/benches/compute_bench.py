@@ -8,8 +8,8 @@ from amaranth.hdl import unsigned
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.random_commands import Scenario, payload
-from benches.streams import pack, send
+from cocotb_tests.support.benches.random_commands import Scenario, payload
+from cocotb_tests.support.benches.streams import pack, send
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.compute import compute_results, write_results

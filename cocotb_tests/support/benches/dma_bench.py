@@ -11,9 +11,9 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
 
-from benches.axi_monitor import AxiMonitor
-from benches.streams import send
-from benches.transfers import ARENA_BYTES
+from cocotb_tests.support.benches.axi_monitor import AxiMonitor
+from cocotb_tests.support.benches.streams import send
+from cocotb_tests.support.benches.transfers import ARENA_BYTES
 from lutterfly.golden import isa
 from lutterfly.golden.engines import find_memory
 from lutterfly.golden.machine.command_error import CommandError

@@ -10,8 +10,8 @@ import cocotb
 import numpy as np
 from amaranth.hdl import Shape
 
-from benches.clocking import start
-from benches.streams import StreamMonitor, receive, send
+from cocotb_tests.support.benches.clocking import start
+from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
 from lutterfly.hdl.parts.table_rom import TableRom
 
 

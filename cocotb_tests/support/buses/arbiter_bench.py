@@ -10,7 +10,7 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
-from benches.axi_monitor import AxiMonitor
+from cocotb_tests.support.benches.axi_monitor import AxiMonitor
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import AxiConfig
 

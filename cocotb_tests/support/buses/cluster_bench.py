@@ -11,8 +11,8 @@ from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
-from benches.axi_monitor import AxiMonitor
-from buses.register_bench import Error, RegisterBench
+from cocotb_tests.support.benches.axi_monitor import AxiMonitor
+from cocotb_tests.support.buses.register_bench import Error, RegisterBench
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory

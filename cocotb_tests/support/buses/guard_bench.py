@@ -7,8 +7,8 @@ import numpy as np
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
-from benches.axi_monitor import AxiMonitor
-from benches.streams import send
+from cocotb_tests.support.benches.axi_monitor import AxiMonitor
+from cocotb_tests.support.benches.streams import send
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import read_beat_layout, request_layout, write_beat_layout
 

@@ -9,7 +9,7 @@ import numpy as np
 from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, RisingEdge
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
 from lutterfly.golden.link.bridge import Bridge
 
 CLOCK_HZ = 25_000_000

@@ -6,7 +6,7 @@ from cocotb.handle import HierarchyObject
 from cocotb.triggers import RisingEdge, Timer, with_timeout
 from cocotbext.uart import UartSink, UartSource
 
-from benches.clocking import start
+from cocotb_tests.support.benches.clocking import start
 from lutterfly.golden.link import rates
 from lutterfly.golden.link.frames import Frame
 

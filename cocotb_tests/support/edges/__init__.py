@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edges.address_edges import compute_addresses, constants
-from edges.case import Case
-from edges.command_edges import counts, engines
-from edges.queue_edges import headers, programs
-from edges.transfer_edges import transfers
+from cocotb_tests.support.edges.address_edges import compute_addresses, constants
+from cocotb_tests.support.edges.case import Case
+from cocotb_tests.support.edges.command_edges import counts, engines
+from cocotb_tests.support.edges.queue_edges import headers, programs
+from cocotb_tests.support.edges.transfer_edges import transfers
 from lutterfly.golden.config import Config
 
 

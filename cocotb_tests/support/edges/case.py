@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from edges.programs import place
+from cocotb_tests.support.edges.programs import place
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MULTIPLY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from edges.case import (
+from cocotb_tests.support.edges.case import (
     Case,
     compute_case,
     engine_fields,

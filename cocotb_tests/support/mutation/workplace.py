@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lutterfly.host.simulation.cache import PARTIAL, default_root
 from mutation import mutants
 from mutation.mutant_results import Result
 from mutation.mutant_tests import SWEPT, runs_for
 from mutation.mutants import HARDWARE, ROOT, Mutant
+
+from lutterfly.host.simulation.cache import PARTIAL, default_root
 
 #: What is imported as a part of the package, and what tests read beside.
 FOLDERS = ("golden", "hdl", "boards", "synth", "host", "examples")

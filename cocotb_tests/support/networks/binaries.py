@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from cocotb_tests.support.networks.butterflies import Network
 from lutterfly.host.model.functions.binary_function import NAME, make_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN
-from networks.butterflies import Network
 
 
 class BinaryNetwork(Network):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from networks.binaries import BinaryNetwork, random_layer, random_window
+from cocotb_tests.support.networks.binaries import BinaryNetwork, random_layer, random_window
 
 #: Of activations of other layers.
 _ZERO_POINT = 3

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cocotb_tests.support.networks.butterflies import Network, random_finish, random_stages, rotating_stages
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern, count_stages
-from networks.butterflies import Network, random_finish, random_stages, rotating_stages
 
 #: Of all activations.
 _ZERO_POINT = 3

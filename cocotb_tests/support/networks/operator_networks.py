@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from networks.generated import TINY, Maker
-from networks.qonnx_networks import QonnxNetwork
+from cocotb_tests.support.networks.generated import TINY, Maker
+from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import helper
 
-from networks.generated import TINY, Generated, Maker
+from cocotb_tests.support.networks.generated import TINY, Generated, Maker
 
 _PERMUTATIONS = ([0, 2, 3, 1], [0, 3, 1, 2], [0, 1, 3, 2])
 

@@ -11,13 +11,13 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import run_part
 from lutterfly.host.frontend import import_model
 from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import reference
 from lutterfly.host.model.model import Model
-from oracles.exactness import run_part
 
 DOMAIN = "qonnx.custom_op.general"
 

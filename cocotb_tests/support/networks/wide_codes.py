@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from networks.generated import TINY, Maker
+from cocotb_tests.support.networks.generated import TINY, Maker
 
 WIDE = (np.int16, np.uint16)
 

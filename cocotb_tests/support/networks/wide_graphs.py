@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from networks.qdq_graphs import Codes, GraphOfCodes
-from networks.wide_codes import WIDE, widened
+from cocotb_tests.support.networks.qdq_graphs import Codes, GraphOfCodes
+from cocotb_tests.support.networks.wide_codes import WIDE, widened
 
 
 class GraphOfWideCodes(GraphOfCodes):

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import Generated, Maker
+from cocotb_tests.support.oracles.kept import kept
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verification import Verification
-from networks.generated import Generated, Maker
-from oracles.kept import kept
 
 needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from cocotb_tests.support.quantised.evaluation import evaluate_float
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.machine.machine import ORDERS, Machine
@@ -12,7 +13,6 @@ from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.tensors import Port
 from lutterfly.host.compiler import Plan, encode, plan_graph
 from lutterfly.host.graph import Concat, Graph, Rearrange, Slice
-from quantised.evaluation import evaluate_float
 
 
 def put_input(arena: np.ndarray, port: Port, codes: np.ndarray, share: int = 0) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-from networks.generated import Generated
+from cocotb_tests.support.networks.generated import Generated
 
 #: Every network here is tried by ``test_generated_networks.py`` ever after. Give a new one a name that says what was
 #: wrong, and commit it with what makes it right.

@@ -7,8 +7,8 @@ import re
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import TINY, Maker
 from lutterfly.host.frontend import ModelError, import_model
-from networks.generated import TINY, Maker
 
 
 def refusal(data: bytes) -> str:

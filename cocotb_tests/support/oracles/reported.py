@@ -8,6 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from cocotb_tests.support.networks.blocks import join, restore, state
+from cocotb_tests.support.networks.generated import TINY, Limits, Maker, chain
+from cocotb_tests.support.networks.pruning import pruned
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
@@ -17,9 +20,6 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.program import Outcome
 from lutterfly.host.report.gather import Facts, gather
 from lutterfly.host.report.observe import observe
-from networks.blocks import join, restore, state
-from networks.generated import TINY, Limits, Maker, chain
-from networks.pruning import pruned
 
 NETWORKS = ("digits", "large", "joined")
 #: More than `tiny` holds: its chain 16 spills a tensor, is executed in parts, and streams weights and commands.

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 import onnx
 
+from cocotb_tests.support.networks.families import Network, network
+from cocotb_tests.support.oracles.kept import CONFIG_KEY, REGRESSIONS
+from cocotb_tests.support.oracles.met import Coverage
+from cocotb_tests.support.oracles.shrink import shrink
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.driver.errors import AcceleratorError
 from lutterfly.host.session.verification import Verification
 from lutterfly.host.session.verify import verify
 from lutterfly.host.simulation.settings import SimulationError
-from networks.families import Network, network
-from oracles.kept import CONFIG_KEY, REGRESSIONS
-from oracles.met import Coverage
-from oracles.shrink import shrink
 
 #: How the problem of a network begins for which there is no program.
 REFUSED = "refused: "

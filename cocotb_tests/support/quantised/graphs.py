@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cocotb_tests.support.quantised.evaluation import counts_inside
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, sum_tables
 from lutterfly.golden.numerics.multiplication import ProductScaling
 from lutterfly.host.graph import (
@@ -26,7 +27,6 @@ from lutterfly.host.graph import (
     Window,
     arrangements,
 )
-from quantised.evaluation import counts_inside
 
 
 class GraphMaker:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.host.graph import Graph, Window
-from quantised.graphs import GraphMaker
 
 SAME, POINT = Window((3, 3), pads=(1, 1, 1, 1)), Window((1, 1))
 #: Of the layers in random graphs.

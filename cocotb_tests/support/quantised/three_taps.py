@@ -6,12 +6,12 @@ import dataclasses
 
 import numpy as np
 
+from cocotb_tests.support.quantised.few_outputs import array, followed
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import WINOGRAD
 from lutterfly.golden.engines.winograd.configuration import WinogradConfig
 from lutterfly.host.graph import Graph, Window
-from quantised.few_outputs import array, followed
-from quantised.graphs import GraphMaker
 
 
 def with_winograd(config: Config) -> Config:

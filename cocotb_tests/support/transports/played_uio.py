@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.host.uio.mapping import Registers
-from transports.golden_transport import GoldenTransport
 
 PAGE = 4096
 ADDRESS = 0x1F40_0000

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from cocotb.handle import HierarchyObject
 from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 
-from transports.cocotb_transport import CocotbTransport
+from cocotb_tests.support.transports.cocotb_transport import CocotbTransport
 
 _WORD = 4
 #: Bytes in one transfer, which ends within the time for a register.

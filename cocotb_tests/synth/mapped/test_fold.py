@@ -16,11 +16,11 @@ from amaranth.lib.wiring import In, Out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.oracles.kept import PATIENT
 from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.mapped.fold import fold_terms
-from oracles.kept import PATIENT
 
 AND, NAND, XOR = 0b1000, 0b0111, 0b0110
 SUM = f"{0x96AA:016b}"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cocotb.triggers import Timer
 
-from benches.block_models import Multiplier, Ram
+from cocotb_tests.support.benches.block_models import Multiplier, Ram
 from lutterfly.synth.netlist.translate import MODELS
 
 #: Widths of both ports, write modes, and whether there is an output register.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.placed_netlists import Sketch
 from lutterfly.synth.placed.delays import arcs, net_of, place_of, wire
-from placed_netlists import Sketch
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cocotb_tests.support.placed_netlists import Sketch
+from cocotb_tests.support.toys.toy_pair import Pair
 from lutterfly.boards import SPEEDS
 from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.synth import flow, tools
@@ -23,8 +25,6 @@ from lutterfly.synth.placed.refine import refine
 from lutterfly.synth.placed.replicate import replicate
 from lutterfly.synth.placed.slices import REGISTER, Site, Slices
 from lutterfly.synth.placed.timing import Timing
-from placed_netlists import Sketch
-from toys.toy_pair import Pair
 
 needs_tools = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.oracles.kept import PATIENT
+from cocotb_tests.support.placed_netlists import Sketch, check_sites, designs, longest
 from lutterfly.synth.placed import refine as module
 from lutterfly.synth.placed.refine import refine
 from lutterfly.synth.placed.runs import Run
 from lutterfly.synth.placed.slices import Mover, Site, Slices
 from lutterfly.synth.placed.timing import Timing
-from oracles.kept import PATIENT
-from placed_netlists import Sketch, check_sites, designs, longest
 
 
 def line(**far: str) -> Sketch:

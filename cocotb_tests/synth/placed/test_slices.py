@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.placed_netlists import Sketch
 from lutterfly.synth.placed.slices import Mover, Site, Slices, movers_of
 from lutterfly.synth.placed.timing import Timing
-from placed_netlists import Sketch
 
 HERE = (5, 5)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.placed_netlists import Sketch
 from lutterfly.synth.placed.timing import Timing
-from placed_netlists import Sketch
 
 #: Of a register, of a wire over so many columns or rows up to 5, and of those beyond, all in ns.
 REGISTER, LEAST, NEAR, FAR, TABLE = 0.6, 0.59, 0.129, 0.067, 0.24

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.engines import find_memory
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
@@ -25,7 +26,6 @@ from lutterfly.host.compiler.clock.queues import Queues, Surroundings
 from lutterfly.host.compiler.clock.store import StoreClock
 from lutterfly.host.compiler.data.command import Command
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
 
 
 def random_rounds(rng: np.random.Generator, begin: int) -> tuple[Rounds, set[int]]:

@@ -8,6 +8,10 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.mixed import FIRST_ARRANGED, FIRST_MOVED, FIRST_WIDE, config_of, network
+from cocotb_tests.support.oracles.execution import get_output, put_input
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_arranged
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import COMMAND_BYTES, LOAD, Opcode
@@ -28,10 +32,6 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
 from lutterfly.host.graph.evaluate import evaluate
 from lutterfly.host.program import SpreadBy
-from networks.mixed import FIRST_ARRANGED, FIRST_MOVED, FIRST_WIDE, config_of, network
-from oracles.execution import get_output, put_input
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_arranged
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
@@ -13,7 +14,6 @@ from lutterfly.host.compiler.cluster.estimate import Estimate
 from lutterfly.host.compiler.cluster.split import Split
 from lutterfly.host.compiler.passes import OPERATIONS, run
 from lutterfly.host.graph import Graph, Window
-from quantised.graphs import GraphMaker
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 POINT = Window((1, 1))

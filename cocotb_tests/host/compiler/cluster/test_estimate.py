@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
@@ -14,7 +15,6 @@ from lutterfly.host.compiler.cluster.estimate import Estimate
 from lutterfly.host.compiler.cluster.split import Split
 from lutterfly.host.compiler.passes import OPERATIONS, run
 from lutterfly.host.graph import Graph, Window
-from quantised.graphs import GraphMaker
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 POINT = Window((1, 1))

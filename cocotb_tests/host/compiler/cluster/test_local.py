@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import chain
+from cocotb_tests.support.networks.mixed import FIRST_WIDE, network
 from lutterfly.host.compiler.cluster.local import Local, local_graphs
 from lutterfly.host.compiler.cluster.split import Parts, Split, parts_of
 from lutterfly.host.compiler.data.exchange import Region
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Add, Graph
 from lutterfly.host.graph.evaluate import evaluate
-from networks.generated import chain
-from networks.mixed import FIRST_WIDE, network
 
 
 def drawn_parts(graph: Graph, cores: int, rng: np.random.Generator) -> list[Parts]:

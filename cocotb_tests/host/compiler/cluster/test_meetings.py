@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
@@ -17,7 +18,6 @@ from lutterfly.host.compiler.cluster.meetings import check_meetings
 from lutterfly.host.compiler.cluster.split import Split, parts_of
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 CORES = 2

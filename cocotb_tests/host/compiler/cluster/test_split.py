@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.host.compiler.cluster.split import Split, evenly, part_of, parts_of
 from lutterfly.host.compiler.data.exchange import Region
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

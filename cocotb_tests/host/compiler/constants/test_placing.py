@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes, exact_plan
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.engines import ADD
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, constant_memories, memories
@@ -17,8 +19,6 @@ from lutterfly.host.compiler.data.errors import CompileError
 from lutterfly.host.compiler.data.units import capacity, unit_count, unit_numbers
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.program import Outcome
-from oracles.execution import differing_bytes, exact_plan
-from quantised.graphs import GraphMaker
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

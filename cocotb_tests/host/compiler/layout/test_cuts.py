@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
 
 POINT = Window((1, 1))
 

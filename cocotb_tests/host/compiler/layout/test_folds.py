@@ -8,6 +8,7 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.data.storage import Storage
@@ -16,7 +17,6 @@ from lutterfly.host.compiler.layout.folds import fold_storage
 from lutterfly.host.compiler.lower.convolution import weight_words
 from lutterfly.host.compiler.steps.windows import cover, tap_offsets, window_steps
 from lutterfly.host.graph import Tensor, Window
-from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

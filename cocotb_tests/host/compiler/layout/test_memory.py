@@ -12,6 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.families import network
+from cocotb_tests.support.oracles.execution import differing_bytes, exact_plan
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph
@@ -20,10 +24,6 @@ from lutterfly.host.compiler.layout.parts import Geometry
 from lutterfly.host.compiler.layout.placement import extent, fit, free, place
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Window
-from networks.families import network
-from oracles.execution import differing_bytes, exact_plan
-from quantised.graphs import GraphMaker
-from sweeps import sweep
 
 TINY = PRESETS["tiny"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
+from cocotb_tests.support.quantised.few_outputs import ARRAYS
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.layout.folds import head_start, load_estimate
 from lutterfly.host.compiler.layout.streaming import COMMAND_COST, MOST_GROUPS, _candidates, row_groups
 from lutterfly.host.graph import Window
-from quantised.few_outputs import ARRAYS
-from quantised.graphs import GraphMaker
 
 
 def test_rows_are_grouped_in_equal_parts_and_in_growing_ones() -> None:

@@ -7,6 +7,10 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
+from cocotb_tests.support.quantised.evaluation import evaluate_float
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, decode
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.engine import Engine
@@ -19,10 +23,6 @@ from lutterfly.host.compiler.schedule.transfers import fill_border
 from lutterfly.host.compiler.steps.windows import cover_runs
 from lutterfly.host.graph import Window
 from lutterfly.host.graph.evaluate import evaluate
-from oracles.execution import differing_bytes
-from quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
-from quantised.evaluation import evaluate_float
-from sweeps import sweep
 
 CONFIGS = {
     name: dataclasses.replace(

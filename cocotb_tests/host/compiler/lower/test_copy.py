@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import exact_plan
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_arranged
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Place, Window
-from oracles.execution import exact_plan
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_arranged
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

@@ -9,6 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS
+from cocotb_tests.support.oracles.execution import exact_plan
+from cocotb_tests.support.oracles.kept import PATIENT
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE
@@ -17,10 +21,6 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import Plan, plan_graph
 from lutterfly.host.graph import Graph, Window
-from networks.mixed.configurations import CONFIGS
-from oracles.execution import exact_plan
-from oracles.kept import PATIENT
-from quantised.graphs import GraphMaker
 
 
 def of_chains(chains: int, *, requant_lanes: int = 8) -> Config:

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.engines import decode
 from lutterfly.golden.machine import dma
 from lutterfly.golden.memories import LocalMemory
@@ -23,7 +24,6 @@ from lutterfly.host.compiler.schedule.transfers import fill_border, load, store
 from lutterfly.host.compiler.steps.connections import Run
 from lutterfly.host.compiler.steps.windows import cover, tap_offsets
 from lutterfly.host.graph import Convolution, Graph, Place, Tensor, Window
-from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
 EXTERNAL, LOCAL = 64, 32

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_graph
 from lutterfly.golden.engines import ADD, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_graph
 
 
 @pytest.mark.parametrize("engine", [MAXIMUM, ADD])

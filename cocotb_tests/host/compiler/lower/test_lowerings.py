@@ -11,6 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.families.builder import Net
+from cocotb_tests.support.networks.families.net_file import Form
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
@@ -22,10 +26,6 @@ from lutterfly.host.compiler.data.operation import Lowering, Operation
 from lutterfly.host.compiler.lower import convolution, lanewise, operations, wide_windows
 from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
 from lutterfly.host.session.verify import verify
-from networks.families.builder import Net
-from networks.families.net_file import Form
-from oracles.exactness import assert_right, needs_reference
-from quantised.graphs import GraphMaker
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS[DEFAULT_PRESET]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import exact_plan
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.engines import MULTIPLY
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window
-from oracles.execution import exact_plan
-from quantised.graphs import GraphMaker
 
 TINY = PRESETS["tiny"]
 SAME, POINT = Window((3, 3), pads=(1, 1, 1, 1)), Window((1, 1))

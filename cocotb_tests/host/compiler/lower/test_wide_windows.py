@@ -9,6 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.blocks.few_outputs import few_outputs
+from cocotb_tests.support.networks.generated import Generated
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.oracles.kept import PATIENT, kept
+from cocotb_tests.support.quantised.few_outputs import (
+    ARRAYS,
+    array,
+    first_layer,
+    name_of,
+    neighbours,
+    planned,
+    without_zeros,
+)
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.machine.machine import ORDERS
@@ -22,13 +37,6 @@ from lutterfly.host.compiler.lower import wide_windows
 from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify
-from networks.blocks.few_outputs import few_outputs
-from networks.generated import Generated
-from oracles.exactness import assert_exact, assert_right, needs_reference
-from oracles.execution import differing_bytes
-from oracles.kept import PATIENT, kept
-from quantised.few_outputs import ARRAYS, array, first_layer, name_of, neighbours, planned, without_zeros
-from quantised.graphs import GraphMaker
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ import itertools
 
 import pytest
 
+from cocotb_tests.support.oracles.reported import NETWORKS, report_of
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, constant_memories
 from lutterfly.golden.presets import PRESETS
@@ -14,8 +16,6 @@ from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.outcome.memory_map import constant_blocks, layer_outlines
 from lutterfly.host.graph import Window
 from lutterfly.host.program import bus_bytes
-from oracles.reported import NETWORKS, report_of
-from quantised.graphs import GraphMaker
 
 
 @pytest.mark.parametrize("network", NETWORKS)

@@ -8,6 +8,9 @@ from itertools import count
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes, exact_plan
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
@@ -15,9 +18,6 @@ from lutterfly.host.compiler.data.job import Cut
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.layout import cuts
 from lutterfly.host.graph import Concat, Window
-from oracles.execution import differing_bytes, exact_plan
-from quantised.graphs import GraphMaker
-from sweeps import sweep
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -7,6 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.families import network
+from cocotb_tests.support.networks.pruning import pruned
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import encode, plan_graph
@@ -15,11 +20,6 @@ from lutterfly.host.compiler.rewrite.permute import _Search, in_orders, permuted
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution, Graph, Window
 from lutterfly.host.graph.evaluate import evaluate
-from networks.families import network
-from networks.pruning import pruned
-from oracles.exactness import needs_reference
-from oracles.execution import differing_bytes
-from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -7,15 +7,15 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import exact_plan
+from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.rewrite import phases
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.model.transposed import Transposed
-from oracles.execution import exact_plan
-from oracles.measured import measure
-from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window
-from oracles.execution import differing_bytes
-from quantised.graphs import GraphMaker
-from sweeps import sweep
 
 CONFIG = PRESETS["ecp5-85k"]
 

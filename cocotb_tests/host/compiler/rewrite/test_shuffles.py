@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import ORDERS, differing_bytes, exact_plan
+from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.compiler.rewrite.permute import in_orders
 from lutterfly.host.graph import Arrange, Graph, Window
-from oracles.execution import ORDERS, differing_bytes, exact_plan
-from oracles.measured import measure
-from quantised.graphs import GraphMaker
 
 CONFIG = PRESETS["ecp5-85k"]
 POINT, SAME = Window((1, 1)), Window((3, 3), pads=(1, 1, 1, 1))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.schedule import order
 from lutterfly.host.graph import Window
-from quantised.graphs import GraphMaker
 
 
 def test_stores_wait_apart_from_loads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
@@ -14,7 +15,6 @@ from lutterfly.host.compiler.cluster.by_layer import plan_parts, rewritten
 from lutterfly.host.compiler.cluster.split import Split, parts_of
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.graph import Graph, Window
-from quantised.graphs import GraphMaker
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.blocks import convolve, networks, pool, restore, state
+from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Maker
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.oracles.kept import PATIENT, kept
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.random_graphs import random_window
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, encode, plan_graph
 from lutterfly.host.compiler.steps.border_classes import border_classes
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.session.verify import verify
-from networks.blocks import convolve, networks, pool, restore, state
-from networks.generated import FORMS, TINY, Generated, Maker
-from oracles.exactness import assert_exact, assert_right, needs_reference
-from oracles.execution import differing_bytes
-from oracles.kept import PATIENT, kept
-from quantised.graphs import GraphMaker
-from quantised.random_graphs import random_window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from onnx import helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.floats import of_channels
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.transposed_graphs import transposed
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.session.verify import verify
-from networks.transposed_graphs import transposed
-from oracles.exactness import assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -7,14 +7,14 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
+from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exact
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.oracles.kinds import layer_types
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Add, Maximum, Multiply
 from lutterfly.host.session.verify import verify
-from networks.generated import FORMS, TINY, Maker
-from oracles.exactness import assert_exact_on_codes as exact
-from oracles.exactness import assert_right, needs_reference
-from oracles.kinds import layer_types
 
 pytestmark = needs_reference
 SHAPE = 1, 3, 6, 6

@@ -9,12 +9,12 @@ import onnx
 import pytest
 from onnxruntime.quantization import QuantType
 
+from cocotb_tests.support.networks.wide_exports import NETWORKS, SHAPE, quantised
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.fragments.wide import NARROW, REMEDY
 from lutterfly.host.session.verify import verify
-from networks.wide_exports import NETWORKS, SHAPE, quantised
-from oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from cocotb_tests.support.networks.generated import Generated
+from cocotb_tests.support.networks.wide_codes import repeated
+from cocotb_tests.support.networks.wide_graphs import GraphOfWideCodes
+from cocotb_tests.support.oracles.exactness import accepted, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify
-from networks.generated import Generated
-from networks.wide_codes import repeated
-from networks.wide_graphs import GraphOfWideCodes
-from oracles.exactness import accepted, assert_right, needs_reference
 
 pytestmark = needs_reference
 

@@ -7,10 +7,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.oracles.execution import exact_plan
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
-from oracles.exactness import assert_answers, assert_exact, needs_reference
-from oracles.execution import exact_plan
 
 pytestmark = needs_reference
 

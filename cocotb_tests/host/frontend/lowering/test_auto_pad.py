@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.building import kernels
 from lutterfly.host.graph import Convolution
-from networks.generated import FORMS, TINY, Maker
-from oracles.exactness import assert_exact, needs_reference
 
 pytestmark = needs_reference
 

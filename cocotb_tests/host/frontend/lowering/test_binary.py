@@ -11,13 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.functions.binary_body import read_body
-from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, MaxPool, Pointwise
-from lutterfly.host.model.functions.binary_function import make_function
-from networks.binaries import BinaryNetwork, random_layer
-from networks.binary_networks import binary_network
-from networks.bodies import (
+from cocotb_tests.support.networks.binaries import BinaryNetwork, random_layer
+from cocotb_tests.support.networks.binary_networks import binary_network
+from cocotb_tests.support.networks.bodies import (
     Change,
     assert_refused,
     at,
@@ -32,8 +28,12 @@ from networks.bodies import (
     shuffle,
     value,
 )
-from oracles.exactness import assert_answers, assert_exact, needs_reference
-from oracles.kinds import described_kinds
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.oracles.kinds import described_kinds
+from lutterfly.host.frontend import ModelError, import_model
+from lutterfly.host.frontend.functions.binary_body import read_body
+from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, MaxPool, Pointwise
+from lutterfly.host.model.functions.binary_function import make_function
 
 SAME = {"pads": (1, 1, 1, 1)}
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.graph import Pointwise
-from oracles.exactness import assert_exact, needs_reference
 
 PAIRS = np.array(list(itertools.product(range(-8, 8), repeat=2)), np.int8)
 

@@ -12,6 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
+from cocotb_tests.support.networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
+from cocotb_tests.support.networks.butterflies import (
+    Network,
+    patterns,
+    random_finish,
+    random_stages,
+    with_fast_pointwise,
+)
+from cocotb_tests.support.networks.fast_networks import fast_network
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.oracles.kinds import described_kinds
 from lutterfly.examples import digits, write_fpc
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.host.frontend import ModelError, import_model
@@ -21,11 +32,6 @@ from lutterfly.host.model import executed, reference
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.functions.fpc_function import make_function
 from lutterfly.host.model.model import Model
-from networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
-from networks.butterflies import Network, patterns, random_finish, random_stages, with_fast_pointwise
-from networks.fast_networks import fast_network
-from oracles.exactness import assert_answers, assert_exact, needs_reference
-from oracles.kinds import described_kinds
 
 
 def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:

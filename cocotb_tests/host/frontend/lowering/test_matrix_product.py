@@ -8,6 +8,9 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.matrix_graphs import Matrices
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.kinds import layer_types
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
@@ -16,9 +19,6 @@ from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Arrange, Concat, MatrixProduct
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify
-from networks.matrix_graphs import Matrices
-from oracles.exactness import assert_exact, assert_right, needs_reference
-from oracles.kinds import layer_types
 
 pytestmark = needs_reference
 FORMS = pytest.mark.parametrize(("qdq", "unsigned"), [*itertools.product((False, True), repeat=2)])

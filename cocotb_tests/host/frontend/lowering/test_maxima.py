@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.session.verify import verify
-from oracles.exactness import assert_exact, assert_right, needs_reference
 
 pytestmark = needs_reference
 

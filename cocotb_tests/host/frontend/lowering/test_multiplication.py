@@ -7,12 +7,12 @@ import itertools
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
+from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exact
+from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.oracles.kinds import layer_types
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import Arrange, Convolution, MaxPool, Multiply
-from networks.generated import FORMS, TINY, Maker
-from oracles.exactness import assert_exact_on_codes as exact
-from oracles.exactness import needs_reference
-from oracles.kinds import layer_types
 
 pytestmark = needs_reference
 Ends = tuple[str, str, str]

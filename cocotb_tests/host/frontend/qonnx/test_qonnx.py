@@ -9,6 +9,17 @@ import numpy as np
 import onnx
 import pytest
 
+from cocotb_tests.support.networks.binary_networks import binary_network
+from cocotb_tests.support.networks.qonnx_networks import (
+    QonnxNetwork,
+    assert_graph,
+    assert_same,
+    executed_by_qonnx,
+    random_feeds,
+)
+from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.oracles.kinds import layer_names
+from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
@@ -20,11 +31,6 @@ from lutterfly.host.graph import BinaryConvolution, Convolution, Graph, Pointwis
 from lutterfly.host.model import reference
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.verify import verify
-from networks.binary_networks import binary_network
-from networks.qonnx_networks import QonnxNetwork, assert_graph, assert_same, executed_by_qonnx, random_feeds
-from oracles.exactness import assert_right, needs_reference
-from oracles.kinds import layer_names
-from transports.golden_transport import GoldenTransport
 
 pytestmark = needs_reference
 

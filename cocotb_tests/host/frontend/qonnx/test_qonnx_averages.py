@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork, assert_same
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import AveragePool
-from networks.qonnx_networks import QonnxNetwork, assert_same
-from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

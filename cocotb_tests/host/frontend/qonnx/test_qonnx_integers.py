@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
+from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork, assert_graph, executed_by_qonnx, random_feeds
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.qonnx import rewrite
 from lutterfly.host.frontend.qonnx.fitting import wanted
 from lutterfly.host.frontend.qonnx.fitting.line import find_line
 from lutterfly.host.model.model import Model
-from networks.qonnx_networks import QonnxNetwork, assert_graph, executed_by_qonnx, random_feeds
-from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

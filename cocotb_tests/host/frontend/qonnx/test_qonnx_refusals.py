@@ -7,9 +7,9 @@ import re
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.qonnx_networks import DOMAIN, QonnxNetwork, assert_same
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.host.frontend import ModelError, import_model
-from networks.qonnx_networks import DOMAIN, QonnxNetwork, assert_same
-from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

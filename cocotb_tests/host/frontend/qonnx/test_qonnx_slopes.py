@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from onnx import numpy_helper
 
+from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.graph import Convolution
-from networks.qonnx_networks import QonnxNetwork
-from oracles.exactness import needs_reference
 
 pytestmark = needs_reference
 

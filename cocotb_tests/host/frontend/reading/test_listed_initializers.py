@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from cocotb_tests.support.oracles.exactness import assert_answers, needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
@@ -14,7 +15,6 @@ from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.reference import Reference
 from lutterfly.host.quantize.static_quantisation import quantize, relative_errors
-from oracles.exactness import assert_answers, needs_reference
 
 pytestmark = needs_reference
 EXAMPLES = digits.model_path("qop").parent

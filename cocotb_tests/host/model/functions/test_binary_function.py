@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.networks.binaries import BinaryNetwork, random_layer
 from lutterfly.golden.numerics.binary import signs
 from lutterfly.host.graph import BinaryConvolution, CodeFinish, Tensor, Window
 from lutterfly.host.model.functions.binary_function import add_function, make_call, make_function
-from networks.binaries import BinaryNetwork, random_layer
 
 
 def run(codes: np.ndarray, known: dict, *, opset: int = 17) -> np.ndarray:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
-from networks.generated import FORMS, TINY, Generated, Limits, Maker
+from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Limits, Maker
 
 from .kinds import BLOCKS
 from .steps import Draw, convolve, join, pool, restore, state

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from hypothesis import strategies as st
 
-from networks.generated import FORMS, TINY, Generated, Maker
+from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Maker
 
 from .kinds import BLOCKS
 from .steps import convolve

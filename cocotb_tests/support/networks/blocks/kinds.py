@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from hypothesis import strategies as st
 
-from networks.generated import ACTIVATIONS, Maker
+from cocotb_tests.support.networks.generated import ACTIVATIONS, Maker
 
 from .steps import Draw, add, convolve, dequantised, join, pool, restore, state
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hypothesis import strategies as st
 
-from networks.generated import Maker
+from cocotb_tests.support.networks.generated import Maker
 
 Draw = Callable[[st.SearchStrategy], object]
 #: Tensor, scale, zero point and shape of the codes that a block begins with.

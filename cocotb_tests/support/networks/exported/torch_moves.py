@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from networks.exported.torch_networks import convolution
+from cocotb_tests.support.networks.exported.torch_networks import convolution
 
 
 def shuffled(maps: torch.Tensor, groups: int) -> torch.Tensor:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
+from cocotb_tests.support.networks.exported.torch_networks import settle
 from lutterfly.host.quantize import quantize
-from networks.exported.torch_networks import settle
 
 
 def quantised(make: Callable[[], nn.Module], shape: tuple[int, ...], *, dynamo: bool, least: float = 0.5) -> bytes:

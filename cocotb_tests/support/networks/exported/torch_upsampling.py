@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from networks.exported.torch_networks import convolution
+from cocotb_tests.support.networks.exported.torch_networks import convolution
 
 
 class UNet(nn.Module):

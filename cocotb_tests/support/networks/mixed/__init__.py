@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cocotb_tests.support.networks.families.scope import Scope
 from lutterfly.golden.config import Config
 from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.compiler.rewrite.permute import in_orders
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
-from networks.families.scope import Scope
 
 from . import graphs
 from .arranged import ArrangedNet

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from onnx import helper
 
-from networks.families.net_file import Codes
+from cocotb_tests.support.networks.families.net_file import Codes
 
 from .moved import MovedNet
 

@@ -8,6 +8,7 @@ import functools
 
 import numpy as np
 
+from cocotb_tests.support.quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, WINOGRAD, XNOR
@@ -18,7 +19,6 @@ from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.program import SpreadBy
-from quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 
 ODD: dict[str, Config] = {
     # All engines; pairs of lanes share a requantiser.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from networks.families.net_file import Codes
-from networks.families.scope import Scope
+from cocotb_tests.support.networks.families.net_file import Codes
+from cocotb_tests.support.networks.families.scope import Scope
 
 from .layers import Drawn, kinds
 from .net import MixedNet

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from cocotb_tests.support.networks.families import dags
+from cocotb_tests.support.networks.families.net_file import Codes
+from cocotb_tests.support.networks.families.scope import Scope
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, FPC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.engines.engine import Engine
-from networks.families import dags
-from networks.families.net_file import Codes
-from networks.families.scope import Scope
 
 from .net import MixedNet
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from networks.families.net_file import RESULT_RMS, Codes
+from cocotb_tests.support.networks.families.net_file import RESULT_RMS, Codes
 
 from .multiplied import MultipliedNet
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from networks.families.net_file import Codes
+from cocotb_tests.support.networks.families.net_file import Codes
 
 from .wide import WideNet
 

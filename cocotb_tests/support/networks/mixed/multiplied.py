@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from networks.families.net_file import Codes
+from cocotb_tests.support.networks.families.net_file import Codes
 
 from .arranged import ArrangedNet
 

@@ -9,15 +9,15 @@ from typing import ClassVar
 import numpy as np
 import onnx
 
+from cocotb_tests.support.networks.binaries import random_layer, random_window
+from cocotb_tests.support.networks.butterflies import random_finish, random_stages, rotating_stages
+from cocotb_tests.support.networks.families.builder import Net
+from cocotb_tests.support.networks.families.net_file import Codes, Form
+from cocotb_tests.support.networks.pruning import connections
 from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.numerics.butterfly_words import stages_on
 from lutterfly.host.model.functions import binary_function, fpc_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN, add_function
-from networks.binaries import random_layer, random_window
-from networks.butterflies import random_finish, random_stages, rotating_stages
-from networks.families.builder import Net
-from networks.families.net_file import Codes, Form
-from networks.pruning import connections
 
 #: Of codes over their zero point: what functions give, and signs.
 _FUNCTION_RMS, _SIGN_RMS = 42.0, 1.0

@@ -13,9 +13,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from networks.mixed.configurations import CONFIGS, DRAWN
-from networks.mixed.features import Meetings
-from networks.mixed.trial import Trial, attempt, summary
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS, DRAWN
+from cocotb_tests.support.networks.mixed.features import Meetings
+from cocotb_tests.support.networks.mixed.trial import Trial, attempt, summary
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from onnx import helper
 
+from cocotb_tests.support.networks.families.net_file import OPSET, Codes
+from cocotb_tests.support.networks.wide_codes import WIDE
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import MAXIMUM
-from networks.families.net_file import OPSET, Codes
-from networks.wide_codes import WIDE
 
 from .net import MixedNet
 

@@ -7,6 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.execution import differing_bytes
+from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.quantised.few_outputs import array, name_of, planned, without_zeros
+from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
+from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.engines import WINOGRAD
@@ -23,12 +29,6 @@ from lutterfly.host.compiler.lower.neighbours import winograd
 from lutterfly.host.compiler.lower.neighbours.winograd import WinogradOperation
 from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
-from oracles.execution import differing_bytes
-from oracles.measured import measure
-from quantised.few_outputs import array, name_of, planned, without_zeros
-from quantised.graphs import GraphMaker
-from quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
-from sweeps import sweep
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 

@@ -1,0 +1,1 @@
+"""The regression: tests in folders of the names that the project has."""
