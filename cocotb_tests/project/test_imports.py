@@ -1,19 +1,92 @@
-"""What a file takes from the package stands where the file looks for it: known before the tests of a change run."""
+"""Imports: what is imported exists and is declared, and folders build on one another in one direction."""
 
 from __future__ import annotations
 
 import ast
 import importlib
 import importlib.util
+import inspect
 import subprocess
+import sys
+from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from cocotb_tests.support.checkout import DISTRIBUTIONS, PROJECT, ROOT, declared, tracked
+from lutterfly.golden.engines import ENGINES
+from lutterfly.host import graph
+
+#: What the modules of each folder may import from the others.
+ALLOWED = {
+    "golden": {"golden"},
+    "hdl": {"hdl", "golden"},
+    "boards": {"boards"},
+    "synth": {"synth", "boards", "hdl", "golden"},
+    "host": {"host", "synth", "boards", "hdl", "golden", "examples"},
+    "train": {"train", "host", "synth", "golden"},
+    # What `host` imports of them, the digits, needs no more than they do; their scripts train, and run what is trained.
+    "examples": {"examples", "train", "host"},
+}
+#: In which order the subfolders of a folder build on one another: each may import from those before it, and from the
+#: files that stand in the folder itself. Those files may import everything. A subfolder that is not named here is free.
+ORDER = {
+    "golden": "link numerics transfer connections engines timing program machine",
+    "hdl": "parts bus memories link butterfly winograd engines dma results compute control",
+    "host": "files board model graph frontend quantize program compiler driver simulation"
+    " handoff link uio twin backend session report transfer supported command",
+    "host/compiler": "data steps rewrite lower layout constants schedule clock cluster outcome",
+    "host/compiler/lower": "pairs neighbours",
+    "host/frontend": "reading fragments functions building lowering floats qonnx fusing",
+    "host/frontend/qonnx": "reading fitting writing",
+    "host/graph": "boxes kinds",
+    "host/quantize/rewriting": "norms recurrent",
+    "synth": "netlist mapped placed",
+    "train": "layers channels preparing schedules exporting",
+}
+#: The extras that the modules of each folder may need beyond the dependencies.
+EXTRAS = {
+    "bench": {"architectures", "train"},
+    "cocotb_tests": {"test", "synth", "board", "litex", "report", "train", "brevitas"},
+    "examples": {"train", "brevitas"},
+    "host": {"report", "board", "litex"},
+    "synth": {"synth"},
+    "train": {"train", "report"},
+}
 #: Folders whose modules need an extra to be imported (PyTorch): `make test-train` imports them.
-NEED_EXTRAS = ("lutterfly.train", "lutterfly.examples")
-FILES = [Path(name) for name in subprocess.check_output(["git", "ls-files", "*.py"], cwd=ROOT, text=True).splitlines()]
+NEED_TORCH = ("lutterfly.train", "lutterfly.examples")
+#: Where an engine may be imported by its name, beside its own folders: tables of engines, and what shares its hardware.
+NAME_ENGINES = (
+    "golden/config.py",
+    "golden/presets.py",
+    "golden/engines/*",
+    "hdl/engines/*",
+    "hdl/butterfly/*",
+    "hdl/winograd/*",
+    "host/compiler/lower/*",
+    "host/report/figures.py",
+)
+KINDS = {name: one for name, one in vars(graph).items() if inspect.isclass(one) and issubclass(one, graph.Layer)}
+
+
+def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
+    """Path in the checkout and syntax tree of every module."""
+    for folder in folders:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield path.relative_to(ROOT), ast.parse(path.read_text())
+
+
+def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Line and full name of everything that a module imports, relative names resolved to ``lutterfly.<folder>``."""
+    package = ("lutterfly", *path.parts[:-1])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *filter(None, [node.module])))
+            yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
 def missing(text: str) -> list[str]:
@@ -22,7 +95,7 @@ def missing(text: str) -> list[str]:
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.ImportFrom) or node.level or (node.module or "").partition(".")[0] != "lutterfly":
             continue
-        if node.module.startswith(NEED_EXTRAS):
+        if node.module.startswith(NEED_TORCH):
             continue
         if importlib.util.find_spec(node.module) is None:
             found.append(f"line {node.lineno}: no module {node.module}")
@@ -35,9 +108,9 @@ def missing(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", FILES, ids=str)
-def test_what_is_imported_exists(path):
-    assert not missing((ROOT / path).read_text())
+def test_everything_that_is_imported_exists() -> None:
+    names = [name for name in tracked() if name.endswith(".py")]
+    assert {name: lost for name in names if (lost := missing((ROOT / name).read_text()))} == {}
 
 
 @pytest.mark.parametrize(
@@ -47,5 +120,162 @@ def test_what_is_imported_exists(path):
         ("from lutterfly.hdl.parts.assertion import Assertions", "no module lutterfly.hdl.parts.assertion"),
     ],
 )
-def test_what_moved_away_is_noticed(text, message):
+def test_an_import_of_something_that_moved_is_noticed(text: str, message: str) -> None:
     assert message in missing(text)[0]
+
+
+def test_folders_import_in_one_direction() -> None:
+    wrong = [
+        f"{path}:{line}: {name}"
+        for path, tree in modules(*ALLOWED)
+        for line, name in imports(path, tree)
+        if name.split(".")[0] == "lutterfly" and name.split(".")[1] not in ALLOWED[path.parts[0]]
+    ]
+    assert wrong == []
+
+
+def test_subfolders_import_in_one_direction() -> None:
+    wrong = []
+    for folder, names in ORDER.items():
+        order, home = names.split(), ("lutterfly", *folder.split("/"))
+        assert [name for name in order if not (ROOT / folder / name).is_dir()] == [], folder
+        for path, tree in modules(folder):
+            if (own := path.relative_to(folder).parts[0]) not in order:
+                continue
+            others = [(line, name.split(".")) for line, name in imports(path, tree)]
+            wrong += [
+                f"{path}:{line}: {'.'.join(parts)}"
+                for line, parts in others
+                if tuple(parts[: len(home)]) == home
+                and (other := parts[len(home)]) in order
+                and order.index(other) > order.index(own)
+            ]
+    assert wrong == []
+
+
+def test_the_host_imports_public_names_of_the_compiler_only() -> None:
+    tree = ast.parse((ROOT / "host/compiler/__init__.py").read_text())
+    (public,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"
+    )
+    wrong = [
+        f"{path}:{line}: {name}"
+        for path, tree in modules("host")
+        for line, name in imports(path, tree)
+        if path.parts[1] != "compiler"
+        and name.startswith("lutterfly.host.compiler.")
+        and (len(parts := name.split(".")) != 4 or parts[3] not in public)
+    ]
+    assert wrong == []
+
+
+def test_an_engine_is_imported_by_name_in_few_places() -> None:
+    """A new engine is one file on each side and a line in a table: the rest of the project goes through the table."""
+    rooms = {engine.name.lower() for engine in ENGINES.values()}
+    wrong = [
+        f"{path}:{line}: {name}"
+        for path, tree in modules("golden", "hdl", "boards", "synth", "host", "examples", "train")
+        for line, name in imports(path, tree)
+        if (parts := name.split("."))[:3] == ["lutterfly", "golden", "engines"]
+        and parts[3].lower() in rooms
+        and not any(fnmatch(path.as_posix(), pattern) for pattern in NAME_ENGINES)
+    ]
+    assert wrong == []
+
+
+def kinds_asked_for(text: str) -> list[str]:
+    """Give the questions of a source for a layer's kind, with lines: isinstance, type comparison, match."""
+    tree, found = ast.parse(text), []
+    names = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and "graph" in (node.module or "").split(".")
+        for alias in node.names
+        if alias.name in KINDS
+    }
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, asked]):
+                asked_for = [asked]
+            case ast.Compare(left=left, comparators=others):
+                asked_for = [left, *others]
+            case ast.MatchClass(cls=asked):
+                asked_for = [asked]
+            case _:
+                continue
+        parts = [part for one in asked_for for part in ast.walk(one)]
+        if any(isinstance(part, ast.Name) and part.id in names for part in parts):
+            found.append(f"{node.lineno if hasattr(node, 'lineno') else node.cls.lineno}: {ast.unparse(asked_for[-1])}")
+    return found
+
+
+def test_no_file_outside_the_graph_asks_for_the_kind_of_a_layer() -> None:
+    """A layer says of itself what others need to know: a new kind is one file, and no other has a list of kinds."""
+    found = {
+        name: asked
+        for name in tracked()
+        if name.startswith(("host/", "train/", "examples/", "bench/")) and name.endswith(".py")
+        if not name.startswith("host/graph/")
+        if (asked := kinds_asked_for((ROOT / name).read_text()))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "isinstance(layer, Concat | Maximum)",
+        "issubclass(kind, (Pad, Layer))",
+        "type(layer) is Pad",
+        "match layer:\n    case Pad(window=window):\n        pass",
+    ],
+)
+def test_a_question_for_the_kind_of_a_layer_is_noticed(asked: str) -> None:
+    head = "from ..graph import Concat, Layer, MaxPool as Maximum, Pad\n"
+    assert len(kinds_asked_for(head + asked)) == 1
+    assert kinds_asked_for(head + "Pad('name')\nisinstance(array, list)\n{Pad: 1}[type(layer)]") == []
+
+
+def test_every_import_is_declared() -> None:
+    wrong = []
+    for folder in (*ALLOWED, "bench", "cocotb_tests"):
+        wanted = declared(PROJECT["project"]["dependencies"])
+        for extra in EXTRAS.get(folder, ()):
+            wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
+        # A script imports its neighbours by their names.
+        own = {"lutterfly", "cocotb_tests"} | {path.stem for path, _ in modules(folder)}
+        for path, tree in modules(folder):
+            for line, name in imports(path, tree):
+                top, *rest = name.split(".")
+                distribution = DISTRIBUTIONS.get(".".join([top, *rest[:1]]), DISTRIBUTIONS.get(top, top))
+                if top not in own | set(sys.stdlib_module_names) and distribution not in wanted:
+                    wrong.append(f"{path}:{line}: {name}")
+    assert wrong == []
+
+
+def test_torch_is_imported_where_it_is_set_up_only() -> None:
+    users = {
+        str(path)
+        for path, tree in modules(*ALLOWED, "cocotb_tests")
+        for _, name in imports(path, tree)
+        if name.split(".")[0] == "torch" or name.startswith("lutterfly.train.")
+    }
+    allowed = (
+        *("train/*.py", "examples/train_*.py", "cocotb_tests/exported/*make.py"),
+        *("cocotb_tests/support/*/torch_*.py", "cocotb_tests/train/test_*.py"),
+    )
+    assert {name for name in users if not any(fnmatch(name, pattern) for pattern in allowed)} == set()
+    tests = sorted((ROOT / "cocotb_tests/train").glob("test_*.py"))
+    assert tests
+    # They are skipped where it is missing.
+    assert [path.name for path in tests if 'pytest.importorskip("torch", reason=' not in path.read_text()] == []
+
+
+def test_the_contract_is_read_without_installed_packages() -> None:
+    """Instruction set, registers, configuration and link need nothing but Python's standard library."""
+    names = ("presets", "isa", "registers", "config", "c_header", "pins", "link.frames", "program.program")
+    code = f"import sys, {', '.join(f'lutterfly.golden.{name}' for name in names)}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert set(done.stdout.split()).isdisjoint({"numpy", "onnx", "amaranth"})

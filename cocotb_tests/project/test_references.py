@@ -1,12 +1,15 @@
-"""What documents and docstrings name is there: files by their paths, modules and what they hold by full names."""
+"""Pages and docstrings name only what exists: files by their paths, modules and names in them, links, pictures."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
+
+from cocotb_tests.support.checkout import tracked
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "bench", "examples")
@@ -56,3 +59,21 @@ def test_what_is_named_is_there() -> None:
 )
 def test_what_is_not_there_is_seen(text: str, expected: list[str]) -> None:
     assert lost(text) == expected
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    broken = [
+        f"{page}: {link}"
+        for page in tracked()
+        if page.endswith(".md")
+        for link in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text())
+        if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()
+    ]
+    assert broken == []
+
+
+def test_every_picture_is_well_formed_and_shown_by_a_page() -> None:
+    text = "".join((ROOT / page).read_text() for page in tracked() if page.endswith(".md"))
+    pictures = sorted((ROOT / "docs").glob("*.svg"))
+    assert [path.name for path in pictures if f"{path.name})" not in text] == []
+    assert {ElementTree.parse(path).getroot().tag for path in pictures} == {"{http://www.w3.org/2000/svg}svg"}
