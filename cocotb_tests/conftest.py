@@ -10,19 +10,17 @@ from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 
 from cocotb_tests.support import components
-from cocotb_tests.support.oracles.skips import pytest_addoption as add_known_skips
-from cocotb_tests.support.oracles.skips import pytest_sessionfinish, pytest_terminal_summary  # noqa: F401  (hooks)
 from lutterfly.hdl.parts.platforms import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.files import progress
 from lutterfly.host.simulation import cache
 
+pytest_plugins = ("cocotb_tests.support.tiers", "cocotb_tests.support.oracles.skips", "pytester")
 ROOT = Path(__file__).parents[1]
 Simulate = Callable[..., None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    add_known_skips(parser)
     parser.addoption(
         "--models",
         type=Path,
