@@ -6,19 +6,23 @@ BOARD ?= ulx3s-85f
 BIN := .venv/bin
 # A test that hangs ends after a quarter of an hour; the netlist of the largest board takes as much to be built.
 REGRESS_TIME_LIMIT_S := 3600
+# `make regress SHARE=3/20` runs a part of what `make test` leaves out; the names of the tests alone decide which.
+SHARE ?=
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --durations=20
 
 # The version that is tested. pip takes a CPU build where it finds one; on Linux, PyPI alone has the one for GPUs, of several
 # gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
 TORCH ?= torch==2.13.0
 
-.PHONY: help demo test test-train check regress mutations synth bitstream requirements browser clean distclean
+.PHONY: help demo test test-train check cocotb regress mutations synth bitstream requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
-	@echo "make test     make check and all tests (JOBS=$(JOBS) at a time)"
+	@echo "make test     make check and the tests of every day (JOBS=$(JOBS) at a time): ten minutes"
 	@echo "make check    form, lint and types, without simulation"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
-	@echo "make regress  make test with the long sweeps"
+	@echo "make cocotb   the hardware's tests under cocotb on Verilator, all of them: hours"
+	@echo "make regress  everything: hours; SHARE=3/20 runs a part of what make test leaves out"
 	@echo "make mutations  break hardware, golden model and host in 350 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make bitstream  build/$(BOARD).bit for a board (BOARD=$(BOARD)): a quarter of an hour and more"
@@ -28,18 +32,25 @@ demo: .venv/installed
 	@$(BIN)/lutterfly demo
 
 test: check .venv/installed-synth browser
-	$(BIN)/python -m pytest -n $(JOBS) $(PYTEST_OPTIONS)
+	$(PYTEST) --quick-build $(PYTEST_OPTIONS)
 
 test-train: .venv/installed-train
-	$(BIN)/python -m pytest -n $(JOBS) cocotb_tests/train $(PYTEST_OPTIONS)
+	$(PYTEST) cocotb_tests/train $(PYTEST_OPTIONS)
 
 check: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	@mkdir -p .venv/types && ln -sfn ../.. .venv/types/lutterfly
 	$(BIN)/mypy
 
+cocotb: .venv/installed-synth
+	$(PYTEST) --simulator verilator -m "regress or not regress" -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
+	    cocotb_tests/hdl $(PYTEST_OPTIONS)
+
+# Components run on Verilator here. A share has neither what `make test` runs nor the few tests that take longest.
 regress: check .venv/installed-synth browser
-	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress" -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S)
+	$(PYTEST) --simulator verilator -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
+	    $(if $(SHARE),-m "regress and not long" --share $(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-synth

@@ -71,10 +71,14 @@ def fold_split(kernel: tuple[int, int], stride: tuple[int, int], folds: tuple[in
     return FoldPlan(
         folds=folds,
         kernel=(aligned[0] // folds[0], aligned[1] // folds[1]),
-        stride=tuple(step // n if step % n == 0 else 1 for step, n in zip(stride, folds, strict=True)),
+        stride=(_folded(stride[0], folds[0]), _folded(stride[1], folds[1])),
         padding=aligned_area - area,
         saving=1 - aligned_area / (folds[0] * folds[1] * area),
     )
+
+
+def _folded(stride: int, fold: int) -> int:
+    return stride // fold if stride % fold == 0 else 1
 
 
 def plan_fold(kernel: tuple[int, int], stride: tuple[int, int], channels: int, alignment: int) -> FoldPlan:

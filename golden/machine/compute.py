@@ -125,7 +125,7 @@ def compute_results(
     words = None
     for tile in range(tiles):
         if words is None or not same_windows or fetch.depends_on_time(tile):
-            words = fetch(bases.take(tile, axis), tile)
+            words = fetch(np.asarray(bases.take(tile, axis)), tile)
         parts.append(_tile_results(command, words, tile, memories, config, rng))
     return np.stack(parts, axis)
 
@@ -196,6 +196,6 @@ def _tile_parameters(
     )
     if words[-1] >= config.parameter_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
-    kind = np.int16 if finish.is_whole else np.uint64
-    memory = memories[LocalMemory.PARAMETER].reshape(-1, config.parameter_word_bytes).view(kind)
-    return memory[words, :width].reshape(-1)[:lanes]
+    memory = memories[LocalMemory.PARAMETER].reshape(-1, config.parameter_word_bytes)
+    values = memory.view(np.int16) if finish.is_whole else memory.view(np.uint64)
+    return values[words, :width].reshape(-1)[:lanes]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -84,10 +85,10 @@ class Core:
         sides = [self._queues[queue] for queue in (reversed(Queue) if compute_first else Queue)]
         for side in sides:
             if self._may_begin(side):
-                yield lambda side=side: self._begin(side)
+                yield functools.partial(self._begin, side)
         for side in sides:
             if side.flights and side.flights[0].opcode is not Opcode.BARRIER:
-                yield lambda side=side: self._complete(side)
+                yield functools.partial(self._complete, side)
 
     @property
     def barrier(self) -> Flight | None:

@@ -100,7 +100,7 @@ class Fetch:
 
     def _numbers_of(self, tile: int) -> windows.Int64:
         """The windows of a tile, in the order of issue."""
-        return self._window_numbers().take(tile, windows.tile_axis(self.command))
+        return np.asarray(self._window_numbers().take(tile, windows.tile_axis(self.command)))
 
     def _window_numbers(self) -> windows.Int64:
         shape = tuple(self.command[name] for name in ("outer", "middle", "inner"))
@@ -112,6 +112,6 @@ class Fetch:
         axis, numbers = windows.tile_axis(self.command), self._window_numbers()
         for tile, (starts, count) in enumerate(window_spans(self.command, self.config)):
             covered = starts[..., None] + np.arange(count)
-            of_window = numbers.take(tile, axis)[..., None, None]
+            of_window = np.asarray(numbers.take(tile, axis))[..., None, None]
             np.minimum.at(first, covered, np.broadcast_to(of_window, covered.shape))
         return first

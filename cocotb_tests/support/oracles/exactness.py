@@ -22,7 +22,12 @@ needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(run
 def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict[str, int]]:
     """The graph, and the differing bytes of each integer tensor of the ONNX file that the graph covers."""
     graph = import_model(data)
-    expected = reference.run(Model(data), feeds)
+    return graph, differing_in(graph, Model(data), feeds)
+
+
+def differing_in(graph: Graph, model: Model, feeds: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """The differing bytes of each integer tensor of the model that the graph imported from it covers."""
+    expected = reference.run(model, feeds)
     inputs, delivered = {}, {**expected, **run_part(graph.head, feeds)}
     for name in graph.inputs:
         tensor = graph.tensors[name]
@@ -37,7 +42,7 @@ def differing(data: bytes, feeds: Mapping[str, np.ndarray]) -> tuple[Graph, dict
             wanted = delivered[view.name]
             assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
             differences[view.name] = int(np.count_nonzero(found != wanted))
-    return graph, differences
+    return differences
 
 
 def delivered_constants(graph: Graph) -> set[str]:
@@ -75,26 +80,32 @@ def run_part(part: Model, values: Mapping[str, np.ndarray]) -> dict[str, np.ndar
 
 def integer_tensors(data: bytes, feeds: Mapping[str, np.ndarray]) -> set[str]:
     """Names of the integer tensors that ONNX Runtime shows."""
-    return {name for name, value in reference.run(Model(data), feeds).items() if value.dtype in (np.int8, np.uint8)}
+    return _integer_tensors(Model(data), feeds)
 
 
-def assert_exact(data: bytes, feeds: Mapping[str, np.ndarray], *, covered: bool = True) -> Graph:
-    """No byte differs; with ``covered``, no integer tensor is left out either."""
-    graph, differences = differing(data, feeds)
-    assert not any(differences.values()), differences
-    if covered:
-        assert differences.keys() - delivered_constants(graph) == integer_tensors(data, feeds)
+def _integer_tensors(model: Model, feeds: Mapping[str, np.ndarray]) -> set[str]:
+    return {name for name, value in reference.run(model, feeds).items() if value.dtype in (np.int8, np.uint8)}
+
+
+def assert_exact(data: bytes, *samples: Mapping[str, np.ndarray], covered: bool = True) -> Graph:
+    """No byte differs on any of the samples; with ``covered``, no integer tensor is left out either."""
+    graph, model = import_model(data), Model(data)
+    for feeds in samples:
+        differences = differing_in(graph, model, feeds)
+        assert not any(differences.values()), differences
+        if covered:
+            assert differences.keys() - delivered_constants(graph) == _integer_tensors(model, feeds)
     return graph
 
 
 def assert_exact_on_codes(made: Maker, *, outputs: tuple[str, ...] = (), covered: bool = True) -> Graph:
     """The graph of what is made, which gives the right bytes on codes of every value."""
-    data = made.serialise(outputs)
-    for seed in range(3):
-        limits = np.iinfo(made.dtype)
-        codes = np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
-        graph = assert_exact(data, {"x": codes}, covered=covered)
-    return graph
+    limits = np.iinfo(made.dtype)
+    samples = [
+        np.random.default_rng(seed).integers(limits.min, limits.max + 1, made.input_shape, made.dtype)
+        for seed in range(3)
+    ]
+    return assert_exact(made.serialise(outputs), *({"x": codes} for codes in samples), covered=covered)
 
 
 def accepted(networks: Iterable[Generated], name: str, *, samples: int) -> int:
