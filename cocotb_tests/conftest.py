@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
+from hypothesis import HealthCheck, settings
 
 from cocotb_tests.support import components
 from lutterfly.hdl.parts.platforms import ASSERTED, Platform
@@ -18,6 +19,10 @@ from lutterfly.host.simulation import cache
 pytest_plugins = ("cocotb_tests.support.tiers", "cocotb_tests.support.oracles.skips", "pytester")
 ROOT = Path(__file__).parents[1]
 Simulate = Callable[..., None]
+
+# A slow machine is no failure: no test of hypothesis fails by its time, nor by that of drawing what it tries.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, FPC, MAC
+from lutterfly.golden.engines import ADD, ENGINES, FPC, MAC
 from lutterfly.golden.engines.configurations import EngineConfigs
 from lutterfly.golden.engines.fpc.configuration import FpcConfig
 from lutterfly.golden.isa import LOAD
@@ -19,6 +19,7 @@ from lutterfly.golden.memories import PARAMETER_BYTES, SHARED_MEMORIES, LocalMem
 from lutterfly.golden.memories import memories as built
 from lutterfly.golden.numerics import requant
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program.stages import CUT_BYTES
 from lutterfly.golden.units import ErrorCode
 
 MEMORIES = [*SHARED_MEMORIES, FPC.memory, ADD.memory]
@@ -27,6 +28,14 @@ MEMORIES = [*SHARED_MEMORIES, FPC.memory, ADD.memory]
 def test_every_memory_has_a_line_and_a_name_of_its_own() -> None:
     assert built(PRESETS["ecp5-85k"]) == MEMORIES
     assert len({memory.name for memory in MEMORIES}) == len({memory.title for memory in MEMORIES}) == len(MEMORIES)
+
+
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32, 64])
+def test_every_memory_may_be_cut_where_constants_are(lanes: int) -> None:
+    own = [engine.memory for engine in ENGINES.values() if engine.memory is not None]
+    assert len(own) > 1
+    for memory in (*SHARED_MEMORIES, *own):
+        assert CUT_BYTES % memory.write_bytes(lanes) == 0, memory.name
 
 
 @pytest.mark.parametrize(("preset", "memory"), [(name, memory) for name in PRESETS for memory in built(PRESETS[name])])

@@ -85,6 +85,12 @@ def test_a_total_of_the_allowed_size_is_exact_whatever_its_parts(wanted: list[in
     np.testing.assert_array_equal(outputs(sums), np.array(wanted, np.int32)[:, None])
 
 
+def test_the_next_larger_total_overflows() -> None:
+    """Such a total of a single product, which counts twice."""
+    found = [int(outputs(np.array([total, 0, 0, 0])[:, None])[0, 0]) for total in (MOST_TOTAL, MOST_TOTAL + 1)]
+    assert found == [MOST_TOTAL, -MOST_TOTAL - 1]
+
+
 def test_no_step_of_a_window_is_ever_held_back() -> None:
     """Whatever legal windows follow one another: all numbers of cycles that results may take are looked at, from none
     on, which is when the engine begins. So the words of a group come in successive cycles."""

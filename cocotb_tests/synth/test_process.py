@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -34,10 +36,18 @@ def test_a_program_that_is_missing(tmp_path: Path) -> None:
         process.run(["no-such-program"], cwd=tmp_path)
 
 
-def test_a_time_limit_ends_all_of_them(tmp_path: Path, presence: Presence) -> None:
+def test_a_time_limit_ends_all_of_them(tmp_path: Path, presence: Presence, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that stands still until they have begun."""
+
+    def moments() -> Iterator[float]:
+        yield from (0.0, 0.0)
+        presence.begins()
+        yield 100.0
+
+    monkeypatch.setattr(process, "_POLL_S", 0.05)
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=moments().__next__))
     with pytest.raises(subprocess.TimeoutExpired):
-        process.run(["sh", "-c", FAMILY, str(presence.path)], cwd=tmp_path, time_limit_s=0.5)
-    presence.begins()
+        process.run(["sh", "-c", FAMILY, str(presence.path)], cwd=tmp_path, time_limit_s=100)
     presence.ends()
 
 

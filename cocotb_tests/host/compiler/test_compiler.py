@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import time
+import sys
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -55,11 +56,31 @@ def test_many_random_graphs_give_the_reference_bytes(seed: int) -> None:
             assert differing_bytes(graph, program, PRESETS[preset], order=order, seed=seed) == 0
 
 
-def test_a_network_as_large_as_resnet_compiles_within_two_seconds_and_is_right() -> None:
+def calls_of(work: Callable[[], object]) -> int:
+    """Functions of Python that it calls: the same on a slow machine."""
+    calls, before = 0, sys.getprofile()
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
+def test_a_network_as_large_as_resnet_takes_little_work() -> None:
+    """About 90,000 calls, in a tenth of a second: a step for each of its cycles, in whatever pass, would be as many."""
     graph, config = resnet_like(), PRESETS["ecp5-85k"]
-    began = time.perf_counter()
+    assert calls_of(lambda: compile_graph(graph, config)) < 130_000
+
+
+def test_a_network_as_large_as_resnet_is_right() -> None:
+    graph, config = resnet_like(), PRESETS["ecp5-85k"]
     program = compile_graph(graph, config)
-    assert time.perf_counter() - began < 2
     assert sum(layer.macs for layer in program.layers) > 12_000_000
     assert differing_bytes(graph, program, config, order="random") == 0
     assert Program.from_bytes(program.to_bytes()) == program

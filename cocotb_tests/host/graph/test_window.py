@@ -46,6 +46,19 @@ def test_the_elements_inside(seed: int) -> None:
             assert list(window.inside(axis, size[axis], output)) == wanted
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_are_the_elements_inside(seed: int) -> None:
+    window, (height, width), (rows, columns) = drawn(seed)
+    expected = [
+        [
+            sum(0 <= y < height and 0 <= x < width for y in read(window, 0, row) for x in read(window, 1, column))
+            for column in range(columns)
+        ]
+        for row in range(rows)
+    ]
+    np.testing.assert_array_equal(window.counts(height, width), expected)
+
+
 def test_a_window_in_the_border_alone_has_no_elements_inside() -> None:
     window = Window((1, 1), (3, 3), pads=(2, 2, 0, 0))
     assert window.inside(0, 1, 0) == range(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host.quantize.symmetric import around_zero
@@ -34,3 +35,17 @@ def test_both_operands_and_what_their_codes_come_from() -> None:
     # What is known of a tensor stays.
     assert found["turned"] == [{"rmin": -1.0, "symmetric": True}]
     assert found["y"] == known["y"]
+
+
+@pytest.mark.parametrize("kind", ["Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"])
+def test_what_moves_codes_alone_passes_them_on(kind: str) -> None:
+    """Of the further outputs as of the first, and several in a row."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["made"]),
+        helper.make_node(kind, ["made"], ["moved", "aside"]),
+        helper.make_node(kind, ["aside"], ["again"]),
+        helper.make_node("MatMul", ["again", "x"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "products", ends[:1], ends[1:]))
+    assert around_zero(model, {}).keys() == {"again", "aside", "made", "x"}

@@ -40,8 +40,8 @@ def test_a_failure_shows_the_end_of_a_log_that_stays(tmp_path: Path) -> None:
 
 
 def test_a_command_that_takes_too_long(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match=r"^sleep must end within 0\.1 s, and does not; see .*log$"):
-        toolchain.run(["sleep", "5"], cwd=tmp_path, env=toolchain.environment(), log=tmp_path / "log", time_limit_s=0.1)
+    with pytest.raises(ToolError, match=r"^sleep must end within 0 s, and does not; see .*log$"):
+        toolchain.run(["sleep", "600"], cwd=tmp_path, env=toolchain.environment(), log=tmp_path / "log", time_limit_s=0)
 
 
 def test_a_variable_of_make_may_have_options_in_it(tmp_path: Path) -> None:

@@ -90,6 +90,16 @@ def test_multiplier(stages: int) -> None:
     assert netlist.pin("mult", "P0") == (last if stages < 3 else netlist.pin("after_2", "DI"))
 
 
+def test_a_second_register_of_another_clock_stays() -> None:
+    netlist = Netlist()
+    factors = {f"{side}0": netlist.register(side, netlist.bit()) for side in "AB"}
+    _, first = multiplier(netlist, factors, 1)
+    netlist.outputs = [netlist.register("second", first, clock=OTHER_CLOCK)]
+    assert netlist.absorb() == {"rams": 0, "multipliers": 1, "flip_flops": 3}
+    assert (netlist.pin("mult", "P0"), netlist.pin("second", "DI")) == (first, first)
+    assert "REG_PIPELINE_CLK" not in netlist.cells["mult"]["parameters"]
+
+
 def test_a_factor_that_others_use_stays_for_them() -> None:
     netlist = Netlist()
     a = netlist.bit()

@@ -21,8 +21,9 @@ def sort_shuffles(plan: Plan) -> Plan:
     for layer in graph.layers:
         if layer.channel_rule(*graph.ends(layer)) is not ChannelRule.MOVED:
             continue
-        (part, *others), now = parts[layer.output], parts.order(layer.output)
-        if others or part.is_fixed:
+        # What is moved is a single part: only joined channels, and those tied to them, are several.
+        (part,), now = parts[layer.output], parts.order(layer.output)
+        if part.is_fixed:
             continue
         part.order = layer.order_in_runs(graph.tensors[layer.output].shape, now, parts.order(layer.input))
         is_changed |= bool((part.order != now).any())

@@ -63,6 +63,13 @@ def test_what_another_layer_reads_is_computed_as_one() -> None:
     assert "arranged_t2" in names(plan)
 
 
+def test_an_output_is_computed_as_one() -> None:
+    maker = GraphMaker((6, 5, 3))
+    wide = maker.convolution(maker.convolution("x", 16, SAME), 32, SAME)
+    graph = maker.finish(wide, maker.convolution(maker.depth_to_space(wide), 8, SAME))
+    assert names(exact_plan(graph, CONFIG)) == ["conv_t0", "conv_t1", "arranged_t2", "conv_t3"]
+
+
 def test_groups_are_taken_apart_within_each() -> None:
     maker = GraphMaker((6, 5, 3))
     wide = maker.depthwise(maker.convolution("x", 8, SAME), SAME, multiplier=4)

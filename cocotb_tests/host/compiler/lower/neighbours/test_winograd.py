@@ -75,6 +75,21 @@ def test_no_byte_differs_in_parts(seeds: range, always: None) -> None:
     assert in_parts > len(seeds) // 4
 
 
+@pytest.mark.parametrize("kernel", [(1, 3), (3, 1)], ids=str)
+def test_words_with_a_weight_at_a_single_tap_are_read(kernel: tuple[int, int], always: None) -> None:
+    """Blocks of channels with weights at the first tap alone, the second one and the third one, and one without any."""
+    config, lanes = ARRAYS[0], ARRAYS[0].array.lanes
+    maker = GraphMaker((6, 6, 4 * lanes))
+    graph = without_zeros(maker.finish(maker.convolution("x", 16, Window(kernel))))
+    blocks = graph.layers[0].weights.reshape(16, 3, 4, lanes)
+    for block in range(4):
+        blocks[:, [tap for tap in range(3) if tap != block], block] = 0
+    plan = planned(graph, config)
+    (operation,) = of_plan(plan)
+    assert operation.places.tolist() == [[0, 0], [0, lanes], [0, 2 * lanes]]
+    assert differing_bytes(graph, encode(plan), config, order=ORDERS[0]) == 0
+
+
 @pytest.mark.parametrize("spread_by", SpreadBy, ids=str)
 def test_no_byte_differs_on_several_cores(spread_by: SpreadBy, always: None) -> None:
     config = dataclasses.replace(ARRAYS[2], cluster=ClusterConfig(2))

@@ -14,11 +14,9 @@ from hypothesis import strategies as st
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
-from lutterfly.golden.engines import ENGINES
 from lutterfly.golden.isa import END, LOAD, SYNC
 from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.machine.machine import Machine
-from lutterfly.golden.memories import SHARED_MEMORIES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.stages import CUT_BYTES, stages
@@ -163,11 +161,3 @@ def _with_prologue(program: Program, **commands: bytes) -> Program:
     queues = {name: dataclasses.replace(getattr(core.prologue, name), commands=new) for name, new in commands.items()}
     prologue = dataclasses.replace(core.prologue, **queues)
     return dataclasses.replace(program, cores=(dataclasses.replace(core, prologue=prologue),))
-
-
-@pytest.mark.parametrize("lanes", [4, 8, 16, 32, 64])
-def test_every_memory_may_be_cut_where_constants_are(lanes: int) -> None:
-    own = [engine.memory for engine in ENGINES.values() if engine.memory is not None]
-    assert len(own) > 1
-    for memory in (*SHARED_MEMORIES, *own):
-        assert CUT_BYTES % memory.write_bytes(lanes) == 0, memory.name
