@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+# Which places are broken, and how far is gone for a test that notices: `python -m tools.mutation --help`.
+MUTATIONS ?= --draw 100 --seed 1 --tier regress
 BOARD ?= ulx3s-85f
 BIN := .venv/bin
 # A test that hangs ends after a quarter of an hour; the netlist of the largest board takes as much to be built.
@@ -19,7 +21,7 @@ help:
 	@echo "make check    form, lint and types, without simulation"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
 	@echo "make regress  make test with the long sweeps"
-	@echo "make mutations  break hardware, golden model and host in 350 places, and see that a test notices: hours"
+	@echo "make mutations  break the project in single places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make bitstream  build/$(BOARD).bit for a board (BOARD=$(BOARD)): a quarter of an hour and more"
 	@echo "make clean    remove caches; make distclean removes .venv as well"
@@ -42,8 +44,8 @@ regress: check .venv/installed-synth browser
 	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress" -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
-mutations: .venv/installed-synth
-	PYTHONPATH=cocotb_tests/support $(BIN)/python -m mutation.mutations
+mutations: .venv/installed-synth .venv/installed-train
+	$(BIN)/python -m tools.mutation --jobs $(JOBS) $(MUTATIONS)
 
 synth: .venv/installed-synth
 	@$(BIN)/lutterfly synth --device ecp5-85k
