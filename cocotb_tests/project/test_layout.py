@@ -275,12 +275,12 @@ def test_the_host_knows_the_compiler_by_its_public_names():
     assert wrong == []
 
 
-@pytest.mark.parametrize("folder", [*ALLOWED, "bench", "cocotb_tests"])
+@pytest.mark.parametrize("folder", [*ALLOWED, "bench", "cocotb_tests", "tools"])
 def test_every_import_is_declared(folder: str):
     wanted = declared(PROJECT["project"]["dependencies"])
     for extra in EXTRAS.get(folder, ()):
         wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
-    own = {"lutterfly"} | {name for path, _ in modules(folder) for name in (path.stem, path.parent.name)}
+    own = {"lutterfly", "tools"} | {name for path, _ in modules(folder) for name in (path.stem, path.parent.name)}
     wrong = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
         for path, tree in modules(folder)
