@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+# Which places are broken, and how far is gone for a test that notices: `python -m tools.mutation --help`.
+MUTATIONS ?= --draw 100 --seed 1 --tier regress
 BOARD ?= ulx3s-85f
 BIN := .venv/bin
 # A test that hangs ends after a quarter of an hour; the netlist of the largest board takes as much to be built.
@@ -23,7 +25,7 @@ help:
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
 	@echo "make cocotb   the hardware's tests under cocotb on Verilator, all of them: hours"
 	@echo "make regress  everything: hours; SHARE=3/20 runs a part of what make test leaves out"
-	@echo "make mutations  break hardware, golden model and host in 350 places, and see that a test notices: hours"
+	@echo "make mutations  break the project in single places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make bitstream  build/$(BOARD).bit for a board (BOARD=$(BOARD)): a quarter of an hour and more"
 	@echo "make clean    remove caches; make distclean removes .venv as well"
@@ -53,8 +55,8 @@ regress: check .venv/installed-synth browser
 	    $(if $(SHARE),-m "regress and not long" --share $(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
-mutations: .venv/installed-synth
-	PYTHONPATH=cocotb_tests/support $(BIN)/python -m mutation.mutations
+mutations: .venv/installed-synth .venv/installed-train
+	$(BIN)/python -m tools.mutation --jobs $(JOBS) $(MUTATIONS)
 
 synth: .venv/installed-synth
 	@$(BIN)/lutterfly synth --device ecp5-85k

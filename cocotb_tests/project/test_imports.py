@@ -245,7 +245,7 @@ def test_every_import_is_declared() -> None:
         for extra in EXTRAS.get(folder, ()):
             wanted |= declared(PROJECT["project"]["optional-dependencies"][extra])
         # A script imports its neighbours by their names.
-        own = {"lutterfly", "cocotb_tests"} | {path.stem for path, _ in modules(folder)}
+        own = {"lutterfly", "cocotb_tests", "tools"} | {path.stem for path, _ in modules(folder)}
         for path, tree in modules(folder):
             for line, name in imports(path, tree):
                 top, *rest = name.split(".")

@@ -12,7 +12,7 @@ import pytest
 from cocotb_tests.support.checkout import tracked
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "bench", "examples")
+FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "bench", "examples", "tools")
 #: They tell of what was there once.
 OF_THE_PAST = ("CHANGELOG.md", "docs/results-history.md")
 _PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)}|cocotb_tests)/[\w/.-]*\w")
