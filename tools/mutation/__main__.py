@@ -10,6 +10,7 @@ appended to a file of JSON lines; what stands there is not run again, and one th
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import re
 import signal
@@ -35,6 +36,8 @@ def main() -> None:
     if options.list:
         print("\n".join(mutant.name for mutant in wanted))
         return
+    if any(mutant.folder == "train" for mutant in wanted) and importlib.util.find_spec("torch") is None:
+        raise SystemExit("train/ needs PyTorch, or no test runs: `make test-train` once, or --only '^(?!train)'")
     # So that the programs that were started end as well, and the copies go.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     known: dict[str, Result] = {}

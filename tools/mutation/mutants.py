@@ -10,7 +10,7 @@ import functools
 import hashlib
 import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ FOLDERS = ("golden", "hdl", "host", "synth", "train")
 HARDWARE = "hdl"
 #: Files that a listed place may be in: Python, and Verilog that is shipped.
 _SUFFIXES = (".py", ".vh")
+#: An entry of the list, as it is read.
+Entry = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,13 @@ def listed() -> list[Mutant]:
     Raises
     ------
     ValueError
-        If places are not found exactly once; it names all of them.
+        If entries, of whatever kind, are not found exactly once; it names all of them.
     """
     return [
         replace(
             one, listed_as=entry["name"], equivalent=entry.get("equivalent", ""), uncaught=entry.get("uncaught", "")
         )
-        for entry, one in _found("named", _places_of_text)
+        for entry, one in _found().get("named", [])
     ]
 
 
@@ -149,44 +151,47 @@ def _optional() -> Mapping[str, set[str]]:
 
 def _reasons() -> dict[tuple[str, str, str], dict[str, str]]:
     """Of mutants that the operators give: the reason for which they are equivalent, or uncaught."""
-
-    def places(entry: Mapping[str, Any], file: str) -> list[Mutant]:
-        if not file.endswith(".py"):
-            return []
-        return [one for one in generated(file) if (one.function, one.change) == (entry["function"], entry["change"])]
-
     return {
         (one.file, one.function, one.change): {kind: entry["reason"]}
         for kind in ("equivalent", "uncaught")
-        for entry, one in _found(kind, places)
+        for entry, one in _found().get(kind, [])
     }
 
 
-def _found(
-    kind: str, places: Callable[[Mapping[str, Any], str], list[Mutant]]
-) -> list[tuple[Mapping[str, Any], Mutant]]:
-    """The entries of one kind in the list, each with its only place.
+@functools.cache
+def _found() -> Mapping[str, list[tuple[Entry, Mutant]]]:
+    """The entries of the list by their kinds, each with its only place.
 
     A place is looked for in the modules whose names end as the entry says, and then, if it is in none of them, in the
     whole top folder.
     """
-    found, lost = [], []
-    for entry in tomllib.loads(LISTED.read_text()).get(kind, []):
+    entries = tomllib.loads(LISTED.read_text())
+    found: dict[str, list[tuple[Entry, Mutant]]] = {kind: [] for kind in entries}
+    lost = []
+    for kind, entry in ((kind, entry) for kind, of_kind in entries.items() for entry in of_kind):
+        places = _places_of_text if kind == "named" else _places_of_change
         every = files(entry["folder"])
         named = [file for file in every if f".{module_of(file)}".endswith(f".{entry['module']}")]
         hits = [one for file in named for one in places(entry, file)]
         hits = hits or [one for file in every if file not in named for one in places(entry, file)]
         if len(hits) == 1:
-            found.append((entry, hits[0]))
+            found[kind].append((entry, hits[0]))
         else:
             where = f"{entry['folder']}: {entry['module']}: {entry.get('function') or 'module'}"
-            lost.append(f"{entry.get('name', entry.get('change'))} ({where}): {len(hits)} places")
+            lost.append(f"[[{kind}]] {entry.get('name', entry.get('change'))} ({where}): {len(hits)} places")
     if lost:
-        raise ValueError("\n".join([f"{LISTED.name}: each [[{kind}]] must have one place:", *lost]))
+        raise ValueError("\n".join([f"each entry of {LISTED.name} must have one place:", *lost]))
     return found
 
 
-def _places_of_text(entry: Mapping[str, Any], file: str) -> list[Mutant]:
+def _places_of_change(entry: Entry, file: str) -> list[Mutant]:
+    """Where the operators give what an entry says."""
+    if not file.endswith(".py"):
+        return []
+    return [one for one in generated(file) if (one.function, one.change) == (entry["function"], entry["change"])]
+
+
+def _places_of_text(entry: Entry, file: str) -> list[Mutant]:
     """Where an entry's old text stands in its function, however its lines are broken and indented."""
     source = _source(file)
     pattern = r"\s+".join(map(re.escape, entry["old"].split()))

@@ -15,7 +15,7 @@ TESTS = "cocotb_tests"
 #: Tests of the tree and of its pages: they read sources instead of running them, and a broken one may be no news.
 OF_THE_TREE = f"{TESTS}/project"
 #: So many files of tests are near: more take minutes, and those that are left are run with all the others.
-NEAREST = 12
+NEAREST = 8
 PACKAGE = "lutterfly"
 #: What has modules that tests import.
 _FOLDERS = ("boards", "examples", "golden", "hdl", "host", "synth", "train", TESTS)

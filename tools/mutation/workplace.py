@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -17,7 +16,7 @@ from pathlib import Path
 from lutterfly.host.simulation.cache import PARTIAL, default_root
 
 from .mutants import FOLDERS, HARDWARE, ROOT, Mutant, files, module_of
-from .nearest import OF_THE_TREE, PACKAGE, nearest
+from .nearest import OF_THE_TREE, PACKAGE, TESTS, nearest
 
 #: How far to go, nearest first: the nearest tests, all of `make test`, and what `make regress` has beside.
 TIERS = ("near", "test", "regress")
@@ -25,8 +24,8 @@ TIERS = ("near", "test", "regress")
 _LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info")
 #: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.
 _LIMIT_SECONDS = {"near": 3600, "test": 2 * 3600, "regress": 12 * 3600}
-#: A test that takes longer ends itself, and has noticed: near ones of plain Python are short.
-_TEST_SECONDS, _SWEEP_SECONDS = 180, 3600
+#: A sweep that takes longer ends itself, as in `make regress`.
+_SWEEP_SECONDS = 3600
 #: Importing every module, or generating the hardware of one preset, takes a tenth of it.
 _SCRIPT_SECONDS = 900
 #: What compiles simulators: what it leaves in a cache may be wrong.
@@ -37,10 +36,11 @@ _ERROR_PLACE = re.compile(r"^/\S*/(?:amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
 _PUMPED = "ecp5-85k-256"
 _PRESETS = ("tiny", "ecp5-85k", "ecp5-25k-on-chip", _PUMPED)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+#: The test that was running when pytest ended a hang.
+_ENDED = re.compile(rf"File \"\S*/({TESTS}/\S+\.py)\", line \d+ in (test_\w+)")
 _FAILED_INSIDE = re.compile(r"(test_\w+\.\S+(?: .*)?) failed")
 #: pytest's exit codes for tests that pass and for none that is selected.
 _PASSED = (0, 5)
-_NEEDS_TORCH = "train/"
 
 
 @dataclass(frozen=True)
@@ -127,10 +127,6 @@ class Workplace:
 
     def judge(self, mutant: Mutant, tiers: Sequence[str]) -> Result:
         """Run the tests of some tiers until one fails."""
-        if mutant.file.startswith(_NEEDS_TORCH) and importlib.util.find_spec("torch") is None:
-            raise SystemExit(
-                f"{mutant.file} must be tested with PyTorch: run `make test-train` once, or draw without it"
-            )
         result = Result(mutant.name, mutant.file, "survived", tiers[-1])
         is_compared = mutant.folder != HARDWARE or TIERS[0] not in tiers
         for run in runs_for(mutant.file, tiers, self.jobs):
@@ -147,12 +143,12 @@ class Workplace:
 
     def _failed(self, mutant: Mutant, run: Run, code: int, output: str) -> Result:
         """What a run that failed says of a mutant."""
-        failed, inside = _FAILED.search(output), _FAILED_INSIDE.search(output)
-        name = failed[1] if failed else run.arguments[0]
+        failed, inside, ended = (pattern.search(output) for pattern in (_FAILED, _FAILED_INSIDE, _ENDED))
+        name = failed[1] if failed else "::".join(ended.groups()) if ended else run.arguments[0]
         outcome = "stillborn" if self._is_stillborn(mutant, code, output) else "caught"
         if outcome == "caught":
             # Without the parameters, which may have spaces in them.
-            self._check_passes(name.partition("[")[0] if failed else "", run)
+            self._check_passes(name.partition("[")[0] if failed or ended else "", run)
         return Result(mutant.name, mutant.file, outcome, run.tier, inside[1] if inside else name)
 
     def _copy(self, mutant: Mutant | None) -> Path:
@@ -191,8 +187,6 @@ class Workplace:
         if run.tier == "near":
             # Few of them need it, and all wait for it.
             environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-            if self._last is not None and self._last.folder != HARDWARE:
-                options += ["-o", f"faulthandler_timeout={_TEST_SECONDS}"]
         elif run.tier == "regress":
             options += ["-o", f"faulthandler_timeout={_SWEEP_SECONDS}"]
         command = [sys.executable, "-m", "pytest", *run.arguments, *options, f"--basetemp={self.folder / 'pytest'}"]
