@@ -37,6 +37,7 @@ def full() -> dict[str, np.ndarray]:
     return {"first": np.ones((4, 6), bool), "second": np.ones((6, 4), bool)}
 
 
+@pytest.mark.regress
 @given(graphs(most=8), st.integers(0, 2**32 - 1))
 @settings(max_examples=200, deadline=None)
 def test_what_is_dead_is_what_a_walk_does_not_meet(graph: ChannelGraph, seed: int):

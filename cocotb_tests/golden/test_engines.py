@@ -53,6 +53,7 @@ def test_its_random_windows_are_legal(engine: EngineSpecification) -> None:
         assert 0 <= window.sum_start < window.fields["steps"]
 
 
+@pytest.mark.sampled(6)
 @every_engine
 def test_conditions_mean_the_same_in_hardware(engine: EngineSpecification) -> None:
     rng, shape, config = np.random.default_rng(1), command_shape(isa.COMPUTE), having(engine)

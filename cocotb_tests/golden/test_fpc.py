@@ -59,6 +59,7 @@ def test_four_channels_are_the_formulas_of_the_source(direction: Direction, name
     assert dense_matrix(stages).tolist() == wanted
 
 
+@pytest.mark.regress
 @given(patterns(most=20), st.integers(0, 1 << 20))
 def test_the_dense_matrix_is_what_the_stages_do_to_each_input(pattern: Pattern, seed: int):
     stages = random_stages(pattern, seed)
@@ -105,6 +106,7 @@ def plain(codes: list[int], zero_point: int, stages: Stages, finish: Finish) -> 
     return result
 
 
+@pytest.mark.regress
 @given(patterns(), st.integers(0, 1 << 20), st.booleans())
 def test_every_code_is_that_of_plain_loops(pattern: Pattern, seed: int, extreme: bool):
     rng = np.random.default_rng(seed)

@@ -106,6 +106,7 @@ def played(
     return issues, landings
 
 
+@pytest.mark.sampled(41)
 @pytest.mark.parametrize("p_stall", [0.0, 0.1, 0.6])
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("name", CONFIGS)

@@ -32,6 +32,7 @@ def random_quantisation(seed: int) -> tuple[tuple[float, float, float], tuple[in
     return (float(first), float(second), float(result)), (zero_points[0], zero_points[1], zero_points[2])
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("first_seed", [0, pytest.param(60, marks=pytest.mark.regress)])

@@ -37,6 +37,7 @@ def connections(patterns: dict[str, ConnectionPattern]) -> dict[str, np.ndarray]
 
 
 # 125 networks, two seeds and four densities: 1,000 sets of patterns.
+@pytest.mark.regress
 @given(graphs(), granularities, st.lists(seeds, min_size=2, max_size=2))
 @settings(max_examples=125, deadline=None)
 def test_no_filter_is_dead(graph: ChannelGraph, granularity: tuple[int, int], drawn: list[int]):

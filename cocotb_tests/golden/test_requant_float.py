@@ -29,6 +29,7 @@ def totals_and_scales() -> tuple[np.ndarray, np.ndarray]:
     return np.clip(totals, -(2**31), 2**31 - 1).astype(np.int32), scales
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("zero_point", "low", "high"), CLAMPS)
 @pytest.mark.parametrize("kind", [np.int32, np.int64])
 def test_bytes_are_those_of_integers(kind: type, zero_point: int, low: int, high: int) -> None:

@@ -61,6 +61,7 @@ def test_latencies_are_those_of_the_components() -> None:
     assert write_back.WRITE_BACK_LATENCY == WRITE_BACK_LATENCY
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_store_begins_to_read_as_predicted(preset: str) -> None:
     unit, reads = DmaStore(PRESETS[preset]), []

@@ -45,6 +45,7 @@ def average_of(seed: int, sides: tuple[int, int] = (1, 10), channels: tuple[int,
     return maker.finish(averaged, maker.convolution("x", 4, random_window(rng, shape)))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     "config", [PRESETS["tiny"], PRESETS["ecp5-85k"], UNCHAINED], ids=["tiny", "ecp5-85k", "unchained"]
 )
@@ -59,6 +60,7 @@ def test_every_class_divides_by_its_own_count(config: Config, seeds: range) -> N
     assert bordered > len(seeds) // 2
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.regress)], ids=str)
 def test_it_runs_in_parts(seeds: range) -> None:
     cut = 0
@@ -102,6 +104,7 @@ def averaged(
     return made
 
 
+@pytest.mark.sampled(3)
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("form", FORMS)
@@ -126,6 +129,7 @@ def test_the_bytes_and_cycles_on_the_core(
     assert_right(verify(model, PRESETS["tiny"], samples=2))
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @given(network=networks(kinds=["windowed average"], most=2))

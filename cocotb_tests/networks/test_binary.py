@@ -24,6 +24,7 @@ def assert_predicted(measured: Measured) -> None:
         assert abs(layer.cycles - cycles) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles), (layer.name, cycles)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("channels", "share"), [(128, 0.95), (64, 0.70)])
 @pytest.mark.parametrize("pad", [1, 0])
 def test_a_layer_reaches_its_share_of_the_array(channels: int, share: float, pad: int) -> None:
@@ -43,6 +44,7 @@ def _drawn(preset: str, seeds: range) -> list:
     return [pytest.param(preset, seed, marks=marks[seed >= 8], id=f"{preset}-{seed}") for seed in seeds]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("preset", "seed"), [*_drawn("tiny", range(200)), *_drawn("ecp5-85k", range(200))])
 def test_drawn_networks(preset: str, seed: int) -> None:
     """Every third one with stalls on the bus."""
@@ -53,6 +55,7 @@ def test_drawn_networks(preset: str, seed: int) -> None:
         assert_predicted(measured)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_words_of_binary_layers_are_all_there_are(preset: str) -> None:
     """No connection is off, however many words a window takes: of seed 1172, twice those that would cover its bytes."""
@@ -73,6 +76,7 @@ def larger_than_memory(config: str) -> Graph:
     return maker.finish(maker.binary_convolution(name, 20, Window((1, 1)), bits=8))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_maps_and_weights_larger_than_their_memories(preset: str) -> None:
     graph, config = larger_than_memory(preset), PRESETS[preset]
@@ -83,6 +87,7 @@ def test_maps_and_weights_larger_than_their_memories(preset: str) -> None:
     assert_predicted(measure(graph, config))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_fully_connected_layers_share_what_is_streamed_among_samples(preset: str) -> None:
     """The weights of the first preset do not fit its memory; those of the second stay there."""

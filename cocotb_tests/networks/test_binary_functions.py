@@ -17,6 +17,7 @@ from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verify import verify
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize(
     ("first", "count", "most_channels", "side"),
@@ -42,6 +43,7 @@ def test_drawn_networks(preset: str, first: int, count: int, most_channels: int,
     assert exact >= 0.8 * count
 
 
+@pytest.mark.regress
 def test_the_digits_network_at_every_layer() -> None:
     """Real weights and images, on the default configuration: each tensor of the network, and 360 answers."""
     path, config = digits.binary_model_path(), PRESETS[DEFAULT_PRESET]

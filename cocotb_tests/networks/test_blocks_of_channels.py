@@ -23,6 +23,7 @@ def test_the_average_of_a_map_larger_than_the_memory(preset: str, channels: int,
     check(network, network.quantise(name, 0.01), preset)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("kernel", [3, 5])
 def test_a_depthwise_layer_of_which_no_window_fits(kernel: int) -> None:
     channels = PRESETS["tiny"].memory.feature_bytes // kernel**2 + 13
@@ -31,6 +32,7 @@ def test_a_depthwise_layer_of_which_no_window_fits(kernel: int) -> None:
     check(network, network.convolution(name, channels, 5, 1), "tiny")
 
 
+@pytest.mark.regress
 def test_blocks_of_results_that_leave_in_short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """More bursts than may be in flight, each too short to hide the answer to the one before.
 
@@ -41,6 +43,7 @@ def test_blocks_of_results_that_leave_in_short_runs(monkeypatch: pytest.MonkeyPa
     check(network, network.convolution("x", 16, 96, 1), "ecp5-85k")
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_a_concatenation_of_many_scales(preset: str) -> None:
     network = Network((6, 9, 9))

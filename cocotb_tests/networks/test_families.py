@@ -143,6 +143,7 @@ BLOCK, BLOCKS = len(FAMILIES), 67
 LATE, REFUSED = 1, 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", sweeps.sweep([*QUICK, *QUICK_COMBINED], kept={*QUICK, *QUICK_COMBINED} - {*ON_ODD}))
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()
@@ -204,6 +205,7 @@ def test_a_seed_always_gives_the_same_network():
     assert network(0).model != network(len(FAMILIES) * len(ROUND)).model
 
 
+@pytest.mark.regress
 def test_seeds_reach_every_family_accelerator_and_form():
     found = [network(seed) for seed in range(2 * BLOCK, (2 + len(ROUND)) * BLOCK)]
     assert {entry.family for entry in found} == {family.__name__ for family in FAMILIES}

@@ -57,6 +57,7 @@ def several() -> bytes:
     return network.data(network.fast_pointwise(second, Pattern.of(3, 11), seed=2))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("name", "make"),
     # A simulator for each.
@@ -66,6 +67,7 @@ def test_no_byte_differs(name: str, make) -> None:
     assert_right(verify(make(), FPC_CONFIGS[name], samples=2))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("name", "count", "most_channels"),
     [
@@ -162,6 +164,7 @@ def test_memories_that_hold_too_little_are_cut_around() -> None:
     assert_right(found)
 
 
+@pytest.mark.regress
 def test_the_digits_network_at_every_layer() -> None:
     """Real weights and images, on the default configuration: each tensor of the network, and 360 answers."""
     path, config = digits.fast_model_path(), PRESETS[DEFAULT_PRESET]

@@ -62,6 +62,7 @@ def layer(seed: int, hardware: Pattern) -> bytes:
     return network.data(network.table(name) if rng.integers(3) == 0 else name)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("name", "first", "count"),
     [
@@ -75,6 +76,7 @@ def test_any_channels(name: str, first: int, count: int) -> None:
         assert_right(verify(layer(seed, config.engines[FPC].pattern), config, samples=2))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("convolution", [False, True])
 def test_more_parameters_than_their_memory(convolution: bool) -> None:
     """Those of layers that all have one tile are streamed, whether or not others have more."""

@@ -17,6 +17,7 @@ from lutterfly.host.session.verify import verify
 CONFIG = PRESETS["ecp5-85k"]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("channels", "height", "width", "most"), [(64, 25, 5, 700), (128, 8, 8, 750), (256, 8, 8, 2_400)]
 )
@@ -34,6 +35,7 @@ def test_a_word_a_cycle(channels: int, height: int, width: int, most: int) -> No
     assert height * width * channels // CONFIG.array.lanes < cycles <= most
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(("network", "layers", "most"), [("kws", 4, 16_000), ("vww", 13, 52_000)])
 def test_networks_with_fast_layers(models_dir: Path, network: str, layers: int, most: int) -> None:
     """All pointwise layers are fast ones, with random weights: about half the cycles of the dense network."""

@@ -54,6 +54,7 @@ def check_on_the_core(model: bytes, name: str) -> None:
     assert_right(verify(model, CORES[name], samples=1))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("kind", BLOCKS)
 def test_one_block(kind: str):
     @given(networks(kinds=[kind], most=1))
@@ -64,6 +65,7 @@ def test_one_block(kind: str):
     run()
 
 
+@pytest.mark.regress
 @given(networks())
 @settings(PATIENT, max_examples=60, derandomize=True)
 def test_networks(network: Generated):
@@ -77,6 +79,7 @@ def test_many_networks(network: Generated):
     check(network, "larger_network")
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", CORES)
 @given(network=networks(), order=st.sampled_from(ORDERS))
 @settings(PATIENT, max_examples=25, derandomize=True)
@@ -86,6 +89,7 @@ def test_programs_of_networks(name: str, network: Generated, order: str):
         assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", CORES)
 @given(network=networks())
 @settings(PATIENT, max_examples=10, derandomize=True)
@@ -105,6 +109,7 @@ def test_many_networks_on_the_core(name: str, network: Generated):
         check_on_the_core(network.model, name)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_networks_that_once_failed(path: Path):
     model = onnx.load(path)
@@ -121,6 +126,7 @@ def test_networks_that_once_failed(path: Path):
         assert_right(verify(path.read_bytes(), config, samples=1))
 
 
+@pytest.mark.regress
 def test_a_failing_network_shrinks_to_a_small_one_that_is_kept(tmp_path: Path):
     @given(networks(kinds=["residual", "convolve", "maximum"]))
     @settings(PATIENT, max_examples=100, derandomize=True, database=None)

@@ -51,6 +51,7 @@ def pointwise(side: int):
     return build
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("preset", "build"),
     [

@@ -28,6 +28,7 @@ QUICK = "ulx3s-25f"
 VERIFY_ID = b"\xe2\0\0\0"
 
 
+@pytest.mark.regress
 @needs_tools
 @pytest.mark.parametrize(
     "name", [QUICK, *(pytest.param(name, marks=pytest.mark.regress) for name in BOARDS if name != QUICK)]
@@ -66,6 +67,7 @@ class Squares(Echo):
         return m
 
 
+@pytest.mark.regress
 @needs_tools
 def test_a_design_with_two_clocks_becomes_a_bitstream(tmp_path: Path) -> None:
     """It is placed, refined and routed, with the board's pins in each run."""
@@ -142,6 +144,7 @@ def test_what_does_not_fit_is_told_before_place_and_route() -> None:
         check_fit(cells_of(**more, MULT18X18D=device.dsp + 1, DP16KD=device.bram + 1), device)
 
 
+@pytest.mark.regress
 @needs_tools
 def test_a_design_that_does_not_fit_is_not_placed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     small = dataclasses.replace(DEVICES["ecp5-25k"], ff=3)

@@ -62,6 +62,7 @@ def test_a_devices_multipliers_stand_in_groups_of_four() -> None:
         assert not any(site.group for site in device.sites["DP16KD"])
 
 
+@pytest.mark.regress
 def test_a_floorplan_keeps_clocks_apart() -> None:
     """As many blocks as sites, in pairs of both clocks that want to be neighbours."""
     numbers = np.random.default_rng(0).permutation(16).tolist()

@@ -53,6 +53,7 @@ def chain(blocks: int, *, between: int) -> dict[str, Any]:
     return netlist(dict(sorted(kinds.items())), nets) | {"order": [f"ram_{number}" for number in order]}
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("between", [0, 2])
 def test_what_is_connected_lies_together(between: int) -> None:
     design = chain(16, between=between)
@@ -63,6 +64,7 @@ def test_what_is_connected_lies_together(between: int) -> None:
     assert wires <= 60
 
 
+@pytest.mark.regress
 def test_every_block_has_a_site_of_its_own_kind() -> None:
     kinds = {f"ram_{number}": "DP16KD" for number in range(32)}
     kinds |= {f"mult_{number}": "MULT18X18D" for number in range(9)}
@@ -77,6 +79,7 @@ def test_every_block_has_a_site_of_its_own_kind() -> None:
     assert np.mean(near) < 10
 
 
+@pytest.mark.regress
 def test_clocks_and_wide_nets_tie_nothing_together() -> None:
     design, tied = chain(16, between=0), chain(16, between=0)
     rams = tuple(tied["modules"]["top"]["cells"])
@@ -89,6 +92,7 @@ def test_clocks_and_wide_nets_tie_nothing_together() -> None:
     assert sites_of(design) == sites_of(tied)
 
 
+@pytest.mark.regress
 def test_what_is_slow_lies_nearest() -> None:
     """RAMs around one, half of them without an output register."""
     names = [f"ram_{number:02}" for number in range(16)]
@@ -104,6 +108,7 @@ def test_what_is_slow_lies_nearest() -> None:
     assert np.mean(far[1::2]) < 0.7 * np.mean(far[::2])
 
 
+@pytest.mark.regress
 def test_the_same_seed_gives_the_same_plan() -> None:
     one, same, other = (chain(16, between=1) for _ in range(3))
     floorplan(one, SITES, tiles=TILES, seed=1)
@@ -112,6 +117,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert sites_of(one) == sites_of(same) != sites_of(other)
 
 
+@pytest.mark.regress
 def test_blocks_are_near_the_room_that_their_cells_need() -> None:
     """RAMs that a cell ties together, with logic of their own that fills most of the device, or is nothing."""
 

@@ -39,6 +39,7 @@ def count_multipliers(pattern: Pattern, lanes: int, family: str, folder: Path) -
     return counts[kind]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize(
@@ -51,6 +52,7 @@ def test_standard_patterns(family: str, direction: Direction, width: int, lanes:
     assert count_multipliers(Pattern.of(width, width, direction), lanes, family, tmp_path) == wanted
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("family", sweep(FAMILIES, kept=["ecp5"]))
 def test_lists_of_densities(family: str, tmp_path: Path) -> None:
     unit = Pattern.of(64, 64, densities=[Density.UNIT] * 6)

@@ -42,6 +42,7 @@ def blocks(config: Config, *, pumped: bool) -> int:
     return len(re.findall(r" \* (?:\\?\w+|\$signed\(\\?\w+\));", text))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=["tiny"]))
 def test_blocks_are_those_that_the_verilog_has(name: str) -> None:
     config = CONFIGS[name]
@@ -68,6 +69,7 @@ def test_256_products_are_more_than_an_85f_has() -> None:
     assert is_pumped(PRESETS["ecp5-85k-256"], DEVICES["ecp5-85k"])
 
 
+@pytest.mark.regress
 def test_one_column_has_its_own() -> None:
     config = dataclasses.replace(TINY, array=ArrayConfig(lanes=4, columns=1, requant_lanes=1), engines=PLAIN)
     assert blocks(config, pumped=True) == multipliers(config)

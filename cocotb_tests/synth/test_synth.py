@@ -43,6 +43,7 @@ def report(*placements: Placement) -> Report:
     return Report("core", DEVICES["ecp5-85k"], 10, placements)
 
 
+@pytest.mark.regress
 @needs_tools
 def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
     """Yosys heeds ``no_rw_check``: a guard against collisions would cost 130 look-up tables and more."""
@@ -60,6 +61,7 @@ def test_weight_slice_is_fifteen_block_rams(tmp_path: Path) -> None:
     assert json.loads(json.dumps(result.as_dict()))["bram"] == 15
 
 
+@pytest.mark.regress
 @needs_tools
 def test_multiplier_takes_its_registers_along(tmp_path: Path) -> None:
     run = flow.synthesise_component(
@@ -327,6 +329,7 @@ def test_the_clock_to_reach_can_be_told(
     assert Report("core", slow, 0, (placement(1, 87.0),)).misses() == []
 
 
+@pytest.mark.regress
 @needs_tools
 def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     """One multiplier, with all its registers, and the clock that both of its clocks and what crosses between permit."""
@@ -351,6 +354,7 @@ def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
     assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
 
 
+@pytest.mark.regress
 @needs_tools
 @pytest.mark.parametrize("name", [name for name, device in DEVICES.items() if device.clock_pin])
 def test_the_clock_is_at_its_pin(name: str, tmp_path: Path) -> None:
@@ -361,6 +365,7 @@ def test_the_clock_is_at_its_pin(name: str, tmp_path: Path) -> None:
     assert located == ["clk"]
 
 
+@pytest.mark.regress
 @needs_tools
 def test_a_faster_grade_is_told_to_nextpnr_and_to_the_reader(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """And the fastest one is faster; the clock to aim at is higher, too."""
@@ -407,6 +412,7 @@ def test_command_names_what_is_missing(
     assert f"run: {install_command('synth')}\n" in capsys.readouterr().err
 
 
+@pytest.mark.regress
 @needs_tools
 def test_look_up_tables_are_mapped_without_second_names_if_not_with_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

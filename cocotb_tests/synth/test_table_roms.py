@@ -28,6 +28,7 @@ FAMILIES = {
 }
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize(("entries", "bits"), [(256, 8), (4096, 16)])
 def test_block_rams(family: str, entries: int, bits: int, tmp_path: Path) -> None:

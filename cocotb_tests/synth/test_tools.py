@@ -60,6 +60,7 @@ def files(folder: Path) -> list[tuple[str, int, int]]:
     return [(path.relative_to(folder).as_posix(), status.st_ino, status.st_mtime_ns) for path, status in found]
 
 
+@pytest.mark.regress
 @needs_tools
 def test_a_tool_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = tmp_path / "compiled"
@@ -68,6 +69,7 @@ def test_a_tool_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert use(tmp_path, compiled, monkeypatch) == first
 
 
+@pytest.mark.regress
 @needs_tools
 def test_what_others_have_compiled_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have mapped it, and would die of a bus error."""
@@ -86,6 +88,7 @@ def test_what_others_have_compiled_is_not_written_again(tmp_path: Path, monkeypa
     assert len(theirs) == 1
 
 
+@pytest.mark.regress
 @needs_tools
 def test_several_compile_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = tmp_path / "compiled"
@@ -106,6 +109,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
         use(tmp_path, tmp_path / "compiled", monkeypatch)
 
 
+@pytest.mark.regress
 @needs_tools
 def test_what_does_not_compile_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = process.run

@@ -56,6 +56,7 @@ def have_ended(processes: list[subprocess.Popen]) -> bool:
     return all(process.returncode is not None for process in processes)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("count", [3, 4, 5, 40])
 def test_processes_give_the_same_in_order(started: list[subprocess.Popen], count: int) -> None:
     graph, samples = graph_of(), samples_of(count)
@@ -88,6 +89,7 @@ def test_one_processor_core_evaluates_alone(started: list[subprocess.Popen], mon
     assert not started
 
 
+@pytest.mark.regress
 def test_samples_are_taken_as_they_are_needed(started: list[subprocess.Popen]) -> None:
     taken = itertools.count()
     many = (sample for sample in itertools.islice(itertools.cycle(samples_of(2)), 2000) if next(taken) >= 0)
@@ -101,6 +103,7 @@ def test_samples_are_taken_as_they_are_needed(started: list[subprocess.Popen]) -
     assert have_ended(started)
 
 
+@pytest.mark.regress
 def test_what_is_wrong_with_a_sample_is_raised_when_its_turn_comes(started: list[subprocess.Popen]) -> None:
     graph, samples = graph_of(), samples_of(20)
     samples[13] = [samples[13][0][:2]]
@@ -113,6 +116,7 @@ def test_what_is_wrong_with_a_sample_is_raised_when_its_turn_comes(started: list
     assert have_ended(started)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ValueError])
 def test_no_process_outlives_who_supplies_the_samples(started: list[subprocess.Popen], kind: type[Exception]) -> None:
     def interrupted() -> object:
@@ -125,6 +129,7 @@ def test_no_process_outlives_who_supplies_the_samples(started: list[subprocess.P
     assert have_ended(started)
 
 
+@pytest.mark.regress
 def test_a_process_that_is_killed_is_reported(started: list[subprocess.Popen]) -> None:
     evaluated = evaluate_all(graph_of(), itertools.cycle(samples_of(2)))
     for _ in range(20):
@@ -194,12 +199,14 @@ def start_script(folder: Path, word: str) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.regress
 def test_a_script_without_a_guard_is_not_run_again(tmp_path: Path) -> None:
     with start_script(tmp_path, "run") as process:
         assert process.communicate(timeout=PATIENCE_S) == ("once\n40\n", "")
     assert process.returncode == 0
 
 
+@pytest.mark.regress
 def test_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
     with start_script(tmp_path, "die") as process:
         words, complaints = process.communicate(timeout=PATIENCE_S)
@@ -209,6 +216,7 @@ def test_processes_end_with_one_that_is_killed(tmp_path: Path) -> None:
     assert_end(pids)
 
 
+@pytest.mark.regress
 def test_an_interrupt_from_the_keyboard_ends_command_and_processes(tmp_path: Path) -> None:
     with start_script(tmp_path, "command") as process:
         assert process.stdout.readline() == "once\n"
@@ -233,6 +241,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.regress
 def test_sessions_use_the_processes(started: list[subprocess.Popen]) -> None:
     images = digits.images()[:24]
     found = InferenceSession(digits.model_path("qdq"), "tiny", backend="golden").run(None, {"pixels": images})[0]
@@ -241,6 +250,7 @@ def test_sessions_use_the_processes(started: list[subprocess.Popen]) -> None:
     np.testing.assert_array_equal(found.argmax(axis=1), digits.labels()[:24])
 
 
+@pytest.mark.regress
 def test_a_session_in_several_threads(started: list[subprocess.Popen]) -> None:
     images = digits.images()[:24]
     session = InferenceSession(digits.model_path("qdq"), "tiny", backend="golden")

@@ -49,6 +49,7 @@ def assert_equal(golden: InferenceSession, simulated: InferenceSession, feeds: d
         assert mine.tobytes() == other.tobytes()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_digits_have_the_bytes_of_the_simulated_core(name: str) -> None:
     golden, simulated = (InferenceSession(MODELS[name], backend=backend) for backend in ("golden", "simulator"))
@@ -60,6 +61,7 @@ def test_digits_have_the_bytes_of_the_simulated_core(name: str) -> None:
 MIXED = [*(("tiny", seed) for seed in range(1, 9)), *(("ecp5-85k", seed) for seed in (0, 1, 3, 6, 9))]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(("config", "seed"), MIXED)
 def test_mixed_networks_have_the_bytes_of_the_simulated_core(config: str, seed: int) -> None:
     drawn = network(seed, config)
@@ -68,6 +70,7 @@ def test_mixed_networks_have_the_bytes_of_the_simulated_core(config: str, seed: 
     assert_equal(golden, simulated, feeds_of(golden, golden.batch + 1))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("from_file", [False, True])
 @pytest.mark.parametrize("spread_by", SpreadBy)
 def test_several_cores(spread_by: SpreadBy, *, from_file: bool) -> None:
@@ -81,6 +84,7 @@ def test_several_cores(spread_by: SpreadBy, *, from_file: bool) -> None:
     assert_equal(golden, simulated, {"pixels": IMAGES})
 
 
+@pytest.mark.regress
 def test_several_cores_with_several_samples_each() -> None:
     drawn = network(1, "tiny")
     given = compile_graph(batched(drawn.graph(), 3), TWO_CORES, spread_by=SpreadBy.SAMPLE)
@@ -106,6 +110,7 @@ def test_of_binary_inputs_signs_count_as_in_the_memory_of_the_core() -> None:
     assert set(np.unique(found[0])) == {-1, 1}
 
 
+@pytest.mark.regress
 def test_no_simulator_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
     def build(*_: object, **__: object) -> None:
         raise AssertionError("there must be no accelerator")
@@ -133,6 +138,7 @@ REFUSED: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_refuses_what_the_simulator_refuses(name: str) -> None:
     messages = []
@@ -144,6 +150,7 @@ def test_refuses_what_the_simulator_refuses(name: str) -> None:
     assert messages[0][1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["counters", "core_counters", "transport", "driver"])
 def test_what_only_an_accelerator_has_is_refused_by_name(name: str) -> None:
     session = InferenceSession(MODELS["qdq"], backend="golden")

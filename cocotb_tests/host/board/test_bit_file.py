@@ -72,6 +72,7 @@ def test_only_a_bitstream_of_its_fpga_is_taken(name: str) -> None:
         check_board("x.bit", bitstream(0x01111043), board)
 
 
+@pytest.mark.regress
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )

@@ -57,6 +57,7 @@ def float_model(*, pixels: str = "pixels", classes: int = 10) -> onnx.ModelProto
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
+@pytest.mark.sampled(1)
 @needs_reference
 @pytest.mark.parametrize("data", ["x.npz", "x.npy"])
 @pytest.mark.parametrize("backend", ["simulator", "golden"])
@@ -107,6 +108,7 @@ def test_a_byte_that_differs_fails(
     assert values["float"] is None
 
 
+@pytest.mark.regress
 def test_where_onnx_runtime_is_no_reference_nothing_is_compared(
     capsys: pytest.CaptureFixture[str], files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -118,6 +120,7 @@ def test_where_onnx_runtime_is_no_reference_nothing_is_compared(
     assert capsys.readouterr().out.endswith("\nno comparison of bytes with ONNX Runtime: another processor\n")
 
 
+@pytest.mark.sampled(1)
 @needs_reference
 @pytest.mark.parametrize("options", [[], ["--cores", "2", "--spread", "layer"], ["--cores", "2"]])
 def test_a_program_file_on_several_cores(
@@ -196,6 +199,7 @@ ERRORS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ERRORS)
 def test_evaluate_refuses(
     capsys: pytest.CaptureFixture[str], files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, kind: str
@@ -223,6 +227,7 @@ def test_evaluate_is_for_classifiers(capsys: pytest.CaptureFixture[str], tmp_pat
     assert values["error"].endswith("; evaluate is for classifiers")
 
 
+@pytest.mark.regress
 def test_run_with_the_golden_back_end(
     capsys: pytest.CaptureFixture[str], files: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -46,6 +46,7 @@ def rows_of(path: Path, capsys: pytest.CaptureFixture[str], config: str = "tiny"
     return table.splitlines(), rest.splitlines()
 
 
+@pytest.mark.regress
 def test_values_are_the_programs(network: str, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _, facts = report_of(network)
     values = values_of(path, capsys)
@@ -74,6 +75,7 @@ def test_values_are_the_programs(network: str, path: Path, capsys: pytest.Captur
     assert feature["used_bytes"] == max(layer["feature_bytes"] for layer in layers) <= feature["bytes"]
 
 
+@pytest.mark.sampled(2)
 def test_the_table_says_what_stays_and_what_does_not(
     network: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -173,6 +175,7 @@ def test_the_documentation_shows_what_is_printed(capsys: pytest.CaptureFixture[s
     assert shown in PAGE.read_text()
 
 
+@pytest.mark.regress
 def test_what_copies_cost_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In sum, and of each layer; of a network that copies nothing there is no such line."""
     path = tmp_path / "net.onnx"

@@ -47,6 +47,7 @@ def test_check(capsys: pytest.CaptureFixture[str]) -> None:
     assert "3x3" in capsys.readouterr().out
 
 
+@pytest.mark.regress
 def test_times_at_a_clock(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """That of the preset, or one that is given."""
     image = tmp_path / "image.npy"
@@ -75,6 +76,7 @@ def test_compile_for_a_configuration_file(capsys: pytest.CaptureFixture[str], tm
     assert Program.from_bytes(output.read_bytes()).config_hash == PRESETS["tiny"].hash
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(
     ("words", "error"),
     [
@@ -110,6 +112,7 @@ def test_refuses_in_one_line(capsys: pytest.CaptureFixture[str], words: list[str
     assert "Traceback" not in shown.err
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 def test_inputs_are_finite(capsys: pytest.CaptureFixture[str], tmp_path: Path, value: float) -> None:
     pixels, target = digits.images()[:2].astype(np.float32), tmp_path / "pixels.npy"
@@ -127,6 +130,7 @@ WORDS = [
 ]
 
 
+@pytest.mark.regress
 @settings(
     deadline=None, derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

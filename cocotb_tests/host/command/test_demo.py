@@ -12,6 +12,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.command import demo
 
 
+@pytest.mark.regress
 @needs_reference
 def test_what_it_says_is_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = digits.images()[:6], digits.labels()[:6]

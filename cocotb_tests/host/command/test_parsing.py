@@ -80,6 +80,7 @@ def files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str],
     return make
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
@@ -117,6 +118,7 @@ def test_each_model_is_parsed_once(
         monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.sampled(2)
 @needs_reference
 @pytest.mark.parametrize(
     ("command", "executed"),

@@ -61,6 +61,7 @@ def test_every_kind_of_fragment_is_lowered() -> None:
     assert {*LOWERINGS} == {*Kind} - {Kind.HOST}
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_every_operator_runs_on_the_accelerator_between_two_layers(operator: str) -> None:
     data = operator_network(operator)

@@ -37,6 +37,7 @@ def resnet_like() -> Graph:
     return maker.finish(maker.fully_connected(name, 10))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_graphs_give_the_reference_bytes(preset: str, seed: int) -> None:
@@ -86,6 +87,7 @@ def test_a_network_as_large_as_resnet_is_right() -> None:
     assert Program.from_bytes(program.to_bytes()) == program
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "window",
     [
@@ -131,6 +133,7 @@ def test_no_layer_waits_for_a_border_that_could_be_filled_before() -> None:
         assert layer.cycles <= layer.array_cycles + 50, layer
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("queue", Queue)
 def test_every_wait_and_every_after_is_needed(queue: Queue) -> None:
     """Leave out one of them, and the orders no longer agree: what the machine poisons is what the compiler orders."""
@@ -201,6 +204,7 @@ def test_equal_tables_are_stored_once() -> None:
     assert differing_bytes(graph, encode(plan), config, order="random") == 0
 
 
+@pytest.mark.regress
 def test_what_cannot_be_computed_in_parts_is_refused_by_name() -> None:
     maker = GraphMaker((64, 64, 4))
     graph = maker.finish(maker.fully_connected("x", 4))

@@ -43,6 +43,7 @@ def with_words(words: int, feature_bytes: int = TINY.memory.feature_bytes) -> Co
     return dataclasses.replace(TINY, memory=memory)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", [2048, 256, 128])
 @pytest.mark.parametrize("feature_bytes", [8192, 1024])
 @pytest.mark.parametrize("seed", sweep(range(3), kept=[0]))
@@ -85,6 +86,7 @@ def test_what_zeros_save_is_what_the_same_layers_take_without_them() -> None:
         assert every.connectivity.saved_cycles == 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("tiles", [1, 2])
 def test_estimates_count_every_tile(tiles: int) -> None:
     plan = plan_graph(sparse(0), with_words(2048, 1024))
@@ -103,6 +105,7 @@ def test_estimates_count_every_tile(tiles: int) -> None:
     assert estimate() > forwards
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("words", "times"), [(4096, 1), (256, 5)])
 def test_estimates_count_weights_that_are_streamed_in_beats(words: int, times: int) -> None:
     """Once, or for each part where they take more than an eighth of their memory."""

@@ -15,6 +15,7 @@ from lutterfly.host.compiler.data.spread import Spread
 from lutterfly.host.compiler.width import fastest
 
 
+@pytest.mark.regress
 def test_they_are_chosen_only_where_all_is_faster() -> None:
     """And often they are."""
     faster = 0

@@ -85,6 +85,7 @@ def test_refuses_a_program_of_which_an_inference_is_larger_than_the_arena(progra
     assert not transport.starts
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99, 1.0])
 def test_an_arena_smaller_than_the_program_gets_the_constants_in_windows(program: Program, share: float) -> None:
     size = program.body_bytes + int(share * (program.arena_bytes - program.body_bytes))

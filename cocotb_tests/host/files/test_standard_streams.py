@@ -25,12 +25,14 @@ def shell(line: str) -> tuple[int, str, str]:
     return result.returncode, result.stdout, result.stderr
 
 
+@pytest.mark.regress
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("words", [f"check {MODEL} --json", "check nothing --json", "--version", "run --help"])
 def test_a_full_disk_under_the_answer_is_said(words: str) -> None:
     assert shell(f"lutterfly {words} >/dev/full") == (2, "", f"lutterfly: {FULL}\n")
 
 
+@pytest.mark.regress
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("words", ["check nothing", "check", "nothing"])
 def test_a_full_disk_under_the_complaint_leaves_the_exit_code(words: str) -> None:
@@ -47,6 +49,7 @@ def test_without_standard_output_nothing_is_done(tmp_path: Path) -> None:
     assert not target.exists()
 
 
+@pytest.mark.regress
 def test_without_standard_error_the_answer_is_the_same() -> None:
     code, answer, _ = shell(f"lutterfly check {MODEL} 2>&-")
     assert (code, answer) == shell(f"lutterfly check {MODEL}")[:2]
@@ -56,6 +59,7 @@ def test_without_standard_error_the_answer_is_the_same() -> None:
     assert (code, json.loads(answer).keys()) == (2, {"error"})
 
 
+@pytest.mark.regress
 def test_a_file_never_gets_the_number_of_a_closed_stream() -> None:
     """What libraries print to standard error would stand in it."""
     script = (
@@ -73,6 +77,7 @@ def test_who_closes_the_pipe_has_seen_enough() -> None:
     assert shell("lutterfly --version | true; exit ${PIPESTATUS[0]}") == (141, "", "")
 
 
+@pytest.mark.regress
 def test_text_that_the_terminal_cannot_show_is_spelt_out() -> None:
     """The name of a file need be no text, and a terminal need not be in UTF-8."""
     code, answer, error = shell("PYTHONIOENCODING=ascii lutterfly check $'\\xffä.onnx'")

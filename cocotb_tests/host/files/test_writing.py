@@ -110,6 +110,7 @@ def test_a_full_device_is_named() -> None:
         write_whole(Path("/dev/full"), b"bytes")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "words",
     [

@@ -41,6 +41,7 @@ def quantised(name: str) -> bytes:
     return quantize(model.data, samples(model))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_exports_are_quantised_and_exact(name: str, tmp_path: Path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -75,6 +76,7 @@ def external(folder: Path, name: str = "series") -> Path:
     return path
 
 
+@pytest.mark.regress
 def test_every_command_reads_the_weights_from_any_folder(tmp_path: Path, monkeypatch, capsys):
     model, elsewhere = external(tmp_path), tmp_path / "elsewhere"
     elsewhere.mkdir()

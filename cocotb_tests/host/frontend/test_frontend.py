@@ -47,6 +47,7 @@ def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> M
     return made
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_the_demo_network(form: str):
     data = digits.model_path(form).read_bytes()
@@ -74,6 +75,7 @@ def test_the_demo_network(form: str):
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_head_and_tail_around_the_middle_give_the_answer(form: str):
     data, pixels = digits.model_path(form).read_bytes(), digits.images()[:1]
@@ -88,6 +90,7 @@ def test_head_and_tail_around_the_middle_give_the_answer(form: str):
     assert logits.tobytes() == reference.run(Model(data), {"pixels": pixels}, ["logits"])["logits"].tobytes()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("operators", [["Tanh"], ["Erf"], ["Neg"], ["Relu", "Tanh"]])
 def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, operators: list[str]):
@@ -96,6 +99,7 @@ def test_a_pointwise_chain_fuses_as_a_table_into_the_convolution(form: str, oper
     assert graph.layers[0].inner != graph.layers[0].output
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("operators", "expected"),
@@ -199,6 +203,7 @@ def test_a_matrix_product_on_rows_is_a_pointwise_convolution(form: str):
     assert [graph.tensors[item.output].shape for item in graph.layers] == [(1, 6, 5), (1, 6, 4)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("alpha", [0.3, 1.7])
 @pytest.mark.parametrize(("form", "bias"), [("qop", True), ("qop", False), ("qdq", False)])
 def test_alpha_of_a_quantised_gemm(form: str, bias: bool, alpha: float):
@@ -220,6 +225,7 @@ def tell_tale(input_scale: np.float32, weight_scale: np.float32, output_scale: n
     return int(halves[apart][0]) if apart.any() else 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("operator", ["Conv", "Gemm", "MatMul"])
 @pytest.mark.parametrize("form", FORMS)
 def test_scales_are_multiplied_in_onnx_runtimes_order(form: str, operator: str):

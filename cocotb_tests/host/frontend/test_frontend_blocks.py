@@ -33,6 +33,7 @@ def maker(shape: tuple[int, ...], form: str = "qdq", *, unsigned: bool = False, 
     return made
 
 
+@pytest.mark.sampled(5)
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize(("channels", "groups", "outputs"), [(4, 4, 4), (4, 2, 6), (3, 3, 9), (1, 1, 5)])
@@ -68,6 +69,7 @@ def residual(made: Maker, *, swap: bool = False, relu: bool = False) -> None:
     made.quantise(made.node("Relu", [added]) if relu else added, sum_scale, sum_zero, shape)
 
 
+@pytest.mark.sampled(2)
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize("swap", [False, True])
@@ -82,6 +84,7 @@ def test_a_residual_sum(relu: bool, swap: bool, form: str, unsigned: bool):
     assert [row.kind for row in describe(graph)][1] == "addition"
 
 
+@pytest.mark.sampled(1)
 @BOTH_FORMS
 def test_a_table_after_a_sum_is_fused(form: str):
     made = maker((1, 3, 6, 6), form)
@@ -93,6 +96,7 @@ def test_a_table_after_a_sum_is_fused(form: str):
     assert graph.layers[1].inner != graph.layers[1].output
 
 
+@pytest.mark.sampled(2)
 @BOTH_TYPES
 @BOTH_FORMS
 def test_a_tensor_plus_itself_is_a_table(form: str, unsigned: bool):
@@ -108,6 +112,7 @@ def test_a_tensor_plus_itself_is_a_table(form: str, unsigned: bool):
     assert layer_types(exact(made)) == [Pointwise]
 
 
+@pytest.mark.regress
 def test_sums_of_the_two_sums_before():
     """More ways lead from the input to the first convolution than could be walked."""
     made = maker((1, 3, 2, 2), "qop")
@@ -131,6 +136,7 @@ def test_a_tensor_plus_a_view_of_it():
     assert [layer.inputs for layer in graph.layers] == [("x", "x")]
 
 
+@pytest.mark.sampled(5)
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize("sides", [(5, 6), (1, 1), (9,)])
@@ -151,6 +157,7 @@ def test_the_average_of_a_map(sides: tuple[int, ...], form: str, unsigned: bool)
     assert graph.layers[0].window.kernel == (1, *sides)[-2:]
 
 
+@pytest.mark.sampled(6)
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize(
@@ -208,6 +215,7 @@ def joined(made: Maker, axis: int = 1) -> None:
         made.quantise(made.node("Concat", [*floats, floats[0]], axis=axis), *first[1:], shape)
 
 
+@pytest.mark.regress
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize("axis", [1, -3])
@@ -243,6 +251,7 @@ def test_concatenated_vectors_and_channels_that_are_last():
     assert layer_types(exact(made)) == [Concat, Convolution, Concat, Convolution]
 
 
+@pytest.mark.sampled(1)
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize("operator", ["Split", "Slice"])
@@ -295,6 +304,7 @@ def padded(made: Maker, pads: list[int], shape: tuple[int, ...]) -> None:
         made.quantise(padded_tensor, made.scale, made.zero, shape)
 
 
+@pytest.mark.sampled(1)
 @BOTH_TYPES
 @BOTH_FORMS
 def test_a_border_becomes_part_of_the_windows_that_read_it(form: str, unsigned: bool):
@@ -312,6 +322,7 @@ def test_a_border_becomes_part_of_the_windows_that_read_it(form: str, unsigned: 
     assert graph.layers[2].window == Window((3, 3), pads=(1, 1, 2, 4))
 
 
+@pytest.mark.sampled(1)
 @BOTH_FORMS
 def test_a_border_after_a_border(form: str):
     made = maker((1, 3, 6, 6), form)
@@ -322,6 +333,7 @@ def test_a_border_after_a_border(form: str):
     assert layer.window.pads == (1, 1, 2, 0)
 
 
+@pytest.mark.sampled(1)
 @BOTH_FORMS
 @pytest.mark.parametrize("zero_point", [-128, 3])
 def test_a_border_of_max_pooling(zero_point: int, form: str):
@@ -334,6 +346,7 @@ def test_a_border_of_max_pooling(zero_point: int, form: str):
     assert layer_types(exact(made)) == ([MaxPool, Convolution] if zero_point == -128 else [Pad, MaxPool, Convolution])
 
 
+@pytest.mark.sampled(1)
 @BOTH_FORMS
 def test_a_border_that_leaves_the_accelerator(form: str):
     made = maker((1, 3, 6, 6), form)
@@ -363,6 +376,7 @@ def test_a_border_with_operators_around_it():
     assert graph.layers[1].window.pads == (0, 2, 0, 1)
 
 
+@pytest.mark.sampled(1)
 @BOTH_FORMS
 def test_products_with_and_sums_of_scalar_constants_are_one_table(form: str):
     made = maker((1, 3, 6, 6), form)
@@ -394,6 +408,7 @@ def gated(made: Maker) -> None:
         made.quantise(made.node("Mul", operands), scale, zero, made.shape)
 
 
+@pytest.mark.sampled(1)
 @BOTH_TYPES
 @BOTH_FORMS
 def test_operators_on_a_tensor_and_a_function_of_it_are_one_table(form: str, unsigned: bool):

@@ -49,6 +49,7 @@ def between(operator: str, *operands: np.ndarray, form: str, **given) -> bytes:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("form", ["qop", "qdq"])
 @pytest.mark.parametrize(
     ("operator", "operands", "given"),

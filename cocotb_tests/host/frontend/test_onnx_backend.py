@@ -6,6 +6,7 @@ import unittest
 import warnings
 from collections.abc import Iterable
 
+import pytest
 from onnx.backend.test import BackendTest
 
 from cocotb_tests.support.oracles.onnx_backend import PAGE, PASSED, REFUSED, SimulatedAccelerator, page
@@ -44,6 +45,7 @@ def outcomes(cases: Iterable[str]) -> dict[str, str]:
     return result.by_case
 
 
+@pytest.mark.regress
 def test_cases_end_as_the_page_says() -> None:
     passed = {case for cases in PASSED.values() for case in cases}
     refused = {case: message for cases, _, message in REFUSED.values() for case in cases}

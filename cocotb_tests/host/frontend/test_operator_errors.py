@@ -342,6 +342,7 @@ def test_pooling_in_one_branch():
     )
 
 
+@pytest.mark.regress
 def test_elements_in_any_order():
     made = convolved()
     shape = made.constant("shape", np.array([1, 64])), made.constant("back", np.array([1, 4, 25, 30]))

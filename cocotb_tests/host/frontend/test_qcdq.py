@@ -34,6 +34,7 @@ def exported(name: str) -> tuple[bytes, list[dict[str, np.ndarray]]]:
     return data, [{info.name: image[None]} for image in images]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", NETWORKS)
 def test_exports_are_exact(name: str):
     data, samples = exported(name)
@@ -49,6 +50,7 @@ def test_exports_are_computed_in_float(name: str):
     assert {"Conv", "Gemm"} & {node.op_type for node in found.graph.node}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["flattened", "few_bits"])
 def test_exports_on_the_core(name: str):
     assert_right(verify(exported(name)[0], PRESETS["tiny"], samples=1))

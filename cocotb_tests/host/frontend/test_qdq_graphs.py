@@ -54,6 +54,7 @@ def exact(made: Maker) -> None:
     assert_answers(data, feeds(made, 1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("after", ["nothing", "convolution", "sum", "concatenation"])
@@ -98,6 +99,7 @@ def test_the_core_has_the_bytes_of_the_plain_model():
     assert not report.mismatched_bytes
 
 
+@pytest.mark.regress
 def test_a_head_is_run_as_it_stands_in_the_network():
     """Codes between two quantisations have another reader there, so that ONNX Runtime does not merge them; by itself
     the head has none."""
@@ -117,6 +119,7 @@ def graphs(*seeds: int) -> Iterator[Generated]:
     return (GraphOfCodes(seed).finish() for seed in range(*seeds))
 
 
+@pytest.mark.regress
 def test_random_graphs():
     assert accepted(graphs(16), "qdq_graph", samples=3) > 12
 

@@ -131,6 +131,7 @@ def network_larger_than_the_memories() -> bytes:
     return made.serialise()
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -175,6 +176,7 @@ def test_models(make: Callable[[], bytes], message: str, tmp_path: Path, capsys:
 INPUT = np.zeros((1, 1, 8, 8), np.float32)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "array", "message"),
     [
@@ -190,6 +192,7 @@ def test_inputs(name: str, array: np.ndarray, message: str, tmp_path: Path, caps
     assert_refused(["run", str(MODEL), "--input", f"{name}{path}"], place + message, capsys)
 
 
+@pytest.mark.regress
 def test_files_and_names_may_contain_an_equals_sign(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +217,7 @@ def test_files_and_names_may_contain_an_equals_sign(
     assert assign("input", ["a=b=c.npy", "a=c.npy"], infos) == {"a=b": "c.npy", "a": "c.npy"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("command", ["run", "verify", "check"])
 def test_programs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     program, array = tmp_path / "digits.program", tmp_path / "x.npy"
@@ -229,6 +233,7 @@ def test_programs(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert_refused([*words, "--config", "tiny"], f"{place}: {truncated}", capsys)
 
 
+@pytest.mark.regress
 def test_operators_on_the_host_that_fail_on_an_input(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """They did not on the zeros with which the model was measured."""
 

@@ -36,6 +36,7 @@ def fire(size: int = 16, modules: int = 3) -> Graph:
     return maker.finish(maker.convolution(name, 10, POINT))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 240), marks=pytest.mark.regress)], ids=str)
 def test_random_forks_are_exact(seeds: range) -> None:
     found = 0
@@ -109,6 +110,7 @@ def test_a_copy_stays_where_a_view_costs_more() -> None:
     assert copied(plan) == ["slice_t1"]
 
 
+@pytest.mark.regress
 def test_a_network_that_does_not_fit_has_no_views() -> None:
     plan = exact_plan(fire(16, 1), PRESETS["tiny"])
     assert plan.cuts

@@ -16,6 +16,7 @@ from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 
 
+@pytest.mark.sampled(1)
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("form", FORMS)
@@ -26,6 +27,7 @@ def test_single_layers(kind: str, form: str, unsigned: bool):
         assert_exact(generated.model, generated.feeds(seed))
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("unsigned", [False, True])
 @pytest.mark.parametrize("form", FORMS)

@@ -64,6 +64,7 @@ def assert_right(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("polls", [False, True])
 def test_inferences_back_to_back_load_the_weights_once(tmp_path: Path, polls: bool) -> None:
     program, transport = compiled(), GoldenTransport(TINY)
@@ -93,6 +94,7 @@ def test_program_registers_are_written_once(tmp_path: Path) -> None:
     assert driver.transport.values["WATCHDOG"] == 1234
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("spread", SpreadBy)
 def test_two_cores(tmp_path: Path, spread: SpreadBy) -> None:
     program = compiled(TWO, "qop", spread)
@@ -108,12 +110,14 @@ def test_two_cores(tmp_path: Path, spread: SpreadBy) -> None:
     assert_right(driver, 5, TWO, spread=spread)
 
 
+@pytest.mark.regress
 def test_unsigned_codes(tmp_path: Path) -> None:
     driver = CDriver(tmp_path, compiled(TINY, "uint8"), GoldenTransport(TINY))
     assert (driver.open(), driver.load()) == ("OK", "OK")
     assert_right(driver, 6, form="uint8")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_small_arena_gets_the_constants_in_stages(tmp_path: Path, share: float) -> None:
     program = compiled()
@@ -130,6 +134,7 @@ def test_a_small_arena_gets_the_constants_in_stages(tmp_path: Path, share: float
     assert len(driver.transport.starts) == 2 * count + 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("register", "status", "text"),
     [
@@ -182,6 +187,7 @@ def test_refuses_lengths_before_anything_is_written(tmp_path: Path) -> None:
     assert_right(driver, 0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
 def test_an_error_is_told_and_the_next_inference_is_right(tmp_path: Path, code: ErrorCode) -> None:
     driver = opened(tmp_path)
@@ -267,6 +273,7 @@ def test_a_transport_that_fails_anywhere_is_told_and_nothing_is_lost(tmp_path: P
         assert transport.writes.count(start) == (1 if stays else writes.count(start))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["wait", "read_register"])
 def test_a_run_of_which_the_end_is_not_seen_is_reset_before_the_next(tmp_path: Path, name: str) -> None:
     transport = Idle(compiled())
@@ -301,6 +308,7 @@ def random_ports(seed: int, shares: int) -> list[Port]:
     return found
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_tensors_are_put_into_the_accelerators_order_and_back_as_the_python_driver_does(
     tmp_path: Path, seed: int

@@ -91,6 +91,7 @@ def assert_port(found: _Port, port: Port) -> None:
     assert tuple(found.addresses[: found.count]) == port.addresses
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("share", [0.0, 1.0])
 @pytest.mark.parametrize("cores", [1, 2])
 def test_what_is_compiled_is_the_program(tmp_path: Path, cores: int, share: float) -> None:
@@ -121,6 +122,7 @@ def assert_stage(stage: Stage, found: _Stage, cores: int) -> None:
     assert queues(found.queues, cores) == wanted_queues(stage.cores)
 
 
+@pytest.mark.regress
 def test_compilers_take_every_file(tmp_path: Path) -> None:
     source = ModelSource("digits", load_program(MODEL, TINY), 4096, ("a */ note", "with \u00e9 and \x07"))
     for name, data in files(source).items():
@@ -158,6 +160,7 @@ def test_the_header_says_what_runs_on_the_host() -> None:
     assert host_lines(Model(), Model()) == []
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["Digits", "1st", "int", "main", "inputs", "lutterfly_2", "stage_0", "a-b", ""])
 def test_names_that_c_has_are_refused(name: str) -> None:
     with pytest.raises(
@@ -179,6 +182,7 @@ def export(folder: Path, *options: str) -> int:
     return main.main(["export", MODEL, "-o", str(folder), "--config", "tiny", *options])
 
 
+@pytest.mark.regress
 def test_the_command_writes_a_whole_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "firmware"
     assert export(folder, "--arena-bytes", "4096", "--name", "digits", "--json") == 0

@@ -30,6 +30,7 @@ def test_it_names_the_verilog_beside_it_and_its_top(tmp_path: Path) -> None:
     assert not any("\t" in line for line in lines)
 
 
+@pytest.mark.regress
 def test_pins_of_the_trace_are_there_where_they_are_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "a.v"
     for options, pins in ((["--trace"], 5), ([], 0)):

@@ -84,6 +84,7 @@ def run_main(
     )
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("polls", [False, True])
 @pytest.mark.parametrize("is_small", [False, True])
 def test_main_gives_the_bytes_of_the_golden_functions(
@@ -101,6 +102,7 @@ def test_main_gives_the_bytes_of_the_golden_functions(
     assert list(found.reshape(4, 10).argmax(axis=1)) == list(digits.labels()[:4])
 
 
+@pytest.mark.regress
 def test_main_ends_where_the_memory_accepts_nothing(tmp_path: Path, loaded: Loaded) -> None:
     settings = MemorySettings(accept=False)
     done = run_main(tmp_path, loaded, [], loaded.program.arena_bytes, settings, polls=False)
@@ -126,6 +128,7 @@ def assert_right(driver: CDriver, loaded: Loaded) -> None:
         np.testing.assert_array_equal(driver.infer([image])[0], wanted)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", Fault)
 def test_a_bus_error_is_told_and_the_next_inferences_are_right(driver: CDriver, loaded: Loaded, fault: Fault) -> None:
     simulator, (image,) = driver.transport.simulator, images(loaded.program, 1)
@@ -142,6 +145,7 @@ def test_a_bus_error_is_told_and_the_next_inferences_are_right(driver: CDriver, 
     assert abs(driver.cycles - loaded.program.predicted_cycles) <= 16
 
 
+@pytest.mark.regress
 def test_a_hang_ends_with_and_without_the_watchdog(driver: CDriver, loaded: Loaded) -> None:
     simulator, (image,) = driver.transport.simulator, images(loaded.program, 1)
     for watchdog, text in (

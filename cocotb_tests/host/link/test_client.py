@@ -249,6 +249,7 @@ def sweep(frames: int, seed: int) -> tuple[int, int, int]:
     return sent, line.to_board.count + line.to_host.count, given_up
 
 
+@pytest.mark.regress
 def test_faults_on_the_line_change_no_result() -> None:
     sent, faults, given_up = sweep(5_000, seed=1)
     assert sent >= 5_000

@@ -56,6 +56,7 @@ def opened(accelerator: Accelerator | None = None) -> tuple[LinkTransport, Bridg
     return LinkTransport(line, clock=line.clock), line
 
 
+@pytest.mark.regress
 def test_inference_over_a_line_that_loses_bytes() -> None:
     board = GoldenBoard()
     transport, line = opened(board)

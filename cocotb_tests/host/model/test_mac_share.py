@@ -129,6 +129,7 @@ def test_what_is_inside_and_what_is_not_known() -> None:
     assert count(Model(norm)) == {"Inverse 'inverse'": None}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_the_compiler_counts_alike(form: str) -> None:
     data = digits.model_path(form).read_bytes()
@@ -191,6 +192,7 @@ def test_lines(
     }
 
 
+@pytest.mark.regress
 def test_every_command_warns_of_a_network_that_the_host_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

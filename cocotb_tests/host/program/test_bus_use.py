@@ -48,6 +48,7 @@ def test_either_channel_is_the_bound(reads: int, writes: int, is_bound: bool) ->
     assert use.text.startswith(f"{reads} beats read and {writes} written in 1,000 cycles ({reads / 10:.0f}% and ")
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("spread_by", SpreadBy)
 def test_an_inference_moves_what_its_commands_say(spread_by: SpreadBy) -> None:
     config = dataclasses.replace(CONFIG, cluster=ClusterConfig(2))

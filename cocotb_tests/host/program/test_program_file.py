@@ -292,6 +292,7 @@ def refusal(program: Program, path: Path, capsys: pytest.CaptureFixture[str], co
     return error.removeprefix(f"{path}: ").removesuffix("; the file is damaged: compile again")
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("command", ["compile", "run", "verify"])
 @pytest.mark.parametrize("part", ["model", "head", "tail"])
 @pytest.mark.parametrize(
@@ -341,6 +342,7 @@ def test_parts_that_do_not_fit_one_another(
     assert refusal(damaged, tmp_path / "net.program", capsys) == message
 
 
+@pytest.mark.regress
 def test_tensors_that_the_model_has_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, *others = digits_program().cores[0].written
     for change, message in (
@@ -373,6 +375,7 @@ VALUES = st.one_of(
 )
 
 
+@pytest.mark.regress
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(data=st.data())
 def test_any_value_anywhere_is_a_program_or_refused(data: st.DataObject) -> None:

@@ -51,6 +51,7 @@ def whole(name: str) -> list[bytes]:
     return memories_after(name, compiled(name)[0].arena_bytes)[0]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", CONFIGS)
 @settings(deadline=None)
 @given(data=st.data())
@@ -63,6 +64,7 @@ def test_every_window_leaves_the_memories_of_the_whole_prologue(name: str, data:
         assert arena[address : address + len(contents)] == contents
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
 @settings(deadline=None)
 @given(window=st.integers(1, 40))

@@ -74,6 +74,7 @@ def test_constants_of_more_than_a_kilobyte(tmp_path: Path, capsys: pytest.Captur
     assert "conv1" in json.dumps(layers(found, capsys))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bad", [0, 2])
 def test_the_bad_layer_is_seen(bad: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The layer behind it reads channels that its scale leaves nothing of."""

@@ -146,6 +146,7 @@ def normalised_vectors(*, transposed: bool, bias: bool) -> bytes:
     return network.serialise()
 
 
+@pytest.mark.sampled(2)
 @needs_reference
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
@@ -189,6 +190,7 @@ def samples(count: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
     return {"image": np.random.default_rng(seed).normal(size=(count, *IMAGE)).astype(np.float32)}
 
 
+@pytest.mark.sampled(2)
 @needs_reference
 @pytest.mark.parametrize("make", [cnn, lambda: cnn(opset=11), residual, densely_connected])
 def test_the_result_runs_with_the_bytes_of_onnx_runtime(make: Callable[[], bytes]) -> None:
@@ -378,6 +380,7 @@ def test_one_constant_input_of_two_is_warned_of() -> None:
     assert found.warnings[0] == "x.npz: gain is 1.0 everywhere, which sets no useful scale"
 
 
+@pytest.mark.regress
 def test_nobody_else_speaks(tmp_path: Path) -> None:
     """The quantiser's own sessions in ONNX Runtime would warn of the initializer."""
     network = FloatNetwork()

@@ -233,6 +233,7 @@ def run(model: onnx.ModelProto, values: np.ndarray) -> np.ndarray:
     return open_session(Model(model.SerializeToString())).run(None, {"x": values})[0]
 
 
+@pytest.mark.sampled(62)
 @pytest.mark.parametrize("batch", [1, "batch"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_function_is_the_same(case: str, batch: int | str, tmp_path: Path) -> None:

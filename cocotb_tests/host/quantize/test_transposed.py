@@ -44,6 +44,7 @@ def operators(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
+@pytest.mark.sampled(52)
 @pytest.mark.parametrize(
     ("weights", "given", "spelled"),
     [

@@ -116,6 +116,7 @@ def assert_same(model: onnx.ModelProto, folder: Path, steps: int = STEPS) -> onn
     return prepared
 
 
+@pytest.mark.sampled(22)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("states", [None, 0.0, 0.7])
 @pytest.mark.parametrize(("operator", "read"), [("LSTM", 0), ("LSTM", 1), ("LSTM", 2), ("GRU", 0), ("GRU", 1)])
@@ -236,10 +237,12 @@ def test_what_it_cannot_spell_is_refused_by_name(case: str, tmp_path: Path) -> N
         prepare(recurrent(**given), "model", tmp_path)
 
 
+@pytest.mark.regress
 def test_the_most_steps(tmp_path: Path) -> None:
     assert_same(recurrent("GRU", steps=256, read=1), tmp_path, 256)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize("operator", RECURRENT)
 def test_tensors_of_all_steps_have_one_scale(operator: str, direction: str) -> None:
@@ -283,6 +286,7 @@ def test_the_range_of_a_group_is_that_of_all_samples_and_tensors() -> None:
     assert common_ranges(model, samples, [["gone"]]) == {}
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("preset", sweep(["tiny", "ecp5-85k"], kept=["tiny"]))
 @pytest.mark.parametrize(
@@ -299,6 +303,7 @@ def test_every_byte_is_onnx_runtimes(given: dict[str, object], preset: str) -> N
     assert_right(verify(data, PRESETS[preset], samples=2))
 
 
+@pytest.mark.regress
 def test_constants_are_there_once_however_many_steps() -> None:
     """Weights, parameters and tables of two more steps, of all of which there are two already, cost nothing."""
     sizes = []

@@ -53,6 +53,7 @@ def opened(network: str, tmp_path_factory: pytest.TempPathFactory) -> Opened:
     return open_page(page([report_of(network)[1]]), tmp_path_factory.mktemp("page"))
 
 
+@pytest.mark.sampled(2)
 def test_nothing_comes_from_elsewhere(network: str) -> None:
     elements = Elements(page([report_of(network)[1]])).found
     assert {tag for tag, _ in elements} >= {"html", "table", "script", "style"}
@@ -63,6 +64,7 @@ def test_nothing_comes_from_elsewhere(network: str) -> None:
     assert "http" not in policy
 
 
+@pytest.mark.sampled(2)
 def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
     _, facts = report_of(network)
     words = Elements(page([facts])).words
@@ -84,6 +86,7 @@ def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
         ]
 
 
+@pytest.mark.sampled(2)
 def test_every_section_says_what_is_measured_and_what_predicted(network: str) -> None:
     document = page([report_of(network)[1]])
     sections = document.split("<section>")[1:]
@@ -91,6 +94,7 @@ def test_every_section_says_what_is_measured_and_what_predicted(network: str) ->
     assert all('<span class="tag ' in section for section in sections)
 
 
+@pytest.mark.regress
 def test_connections_that_are_off_have_their_numbers() -> None:
     _, facts = report_of("pruned")
     words = Elements(page([facts])).words
@@ -113,6 +117,7 @@ def test_connections_that_are_off_have_their_numbers() -> None:
     assert "Connections that are off" not in Elements(page([report_of("joined")[1]])).words
 
 
+@pytest.mark.regress
 def test_a_browser_draws_it_without_a_complaint(opened: Opened) -> None:
     assert opened.console == []
     assert set(opened.texts) == FIGURES
@@ -130,6 +135,7 @@ def test_every_layer_is_named_and_no_name_hides_another(network: str, opened: Op
         assert all(text.bottom - text.top >= 9 for text in ticks)
 
 
+@pytest.mark.regress
 def test_of_many_layers_no_number_hides_another(tmp_path: Path) -> None:
     """On the roofline; the layers of a large network come near to each other."""
     _, facts = report_of("large")
@@ -158,6 +164,7 @@ def test_the_picture_is_not_blank(opened: Opened) -> None:
         assert colours.get(ImageColor.getrgb(colour), 0) >= least, colour
 
 
+@pytest.mark.regress
 def test_a_complaint_would_be_seen(tmp_path: Path) -> None:
     broken = page([report_of("digits")[1]]).replace("</body>", f"{HOSTILE}<script>nothing()</script></body>")
     console = open_page(broken, tmp_path).console
@@ -166,6 +173,7 @@ def test_a_complaint_would_be_seen(tmp_path: Path) -> None:
     assert any("nothing is not defined" in line for line in console)
 
 
+@pytest.mark.regress
 def test_names_from_a_model_are_text(tmp_path: Path) -> None:
     _, facts = report_of("digits")
     first = facts.layers[0]

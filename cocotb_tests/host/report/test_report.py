@@ -48,6 +48,7 @@ def never_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(InferenceSession, "run", fail)
 
 
+@pytest.mark.regress
 def test_a_report_changes_no_answer(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
     target = tmp_path / "report.html"
     plain = run(capsys, str(MODEL), "--input", pixels)
@@ -81,12 +82,14 @@ def test_a_batch_has_a_report_too(
     assert f">{values['counters']['compute_busy']:,}<" in page
 
 
+@pytest.mark.regress
 def test_the_text_names_the_report(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
     target = tmp_path / "report.html"
     assert main(["run", str(MODEL), "--input", pixels, "--config", "tiny", "--report", str(target)]) == 0
     assert capsys.readouterr().out.endswith(f"\nreport: {target}\n")
 
 
+@pytest.mark.regress
 def test_times_are_those_of_the_measured_cycles(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str
 ) -> None:
@@ -97,6 +100,7 @@ def test_times_are_those_of_the_measured_cycles(
     assert f"<b>{time}</b><span>at {rate}</span>" in target.read_text()
 
 
+@pytest.mark.regress
 def test_a_compiled_program_has_a_report_too(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
     program, target = tmp_path / "digits.program", tmp_path / "report.html"
     program.write_bytes(compile_model(MODEL.read_bytes(), PRESETS["tiny"]).to_bytes())
@@ -104,6 +108,7 @@ def test_a_compiled_program_has_a_report_too(capsys: pytest.CaptureFixture[str],
     assert "node_conv2d" in target.read_text()
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("command", ["check", "run"])
 def test_a_program_file_is_shown_without_compiler_and_frontend(tmp_path: Path, pixels: str, command: str) -> None:
     program, target = tmp_path / "digits.program", tmp_path / "report.html"
@@ -132,6 +137,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_anything_runs(
     )
 
 
+@pytest.mark.regress
 @pytest.mark.usefixtures("never_runs")
 def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str) -> None:
     model, inputs, output = (tmp_path / f"{name}.html" for name in ("model", "inputs", "output"))
@@ -174,6 +180,7 @@ def test_without_plotly_the_remedy_is_named(
     assert not target.exists()
 
 
+@pytest.mark.regress
 def test_a_run_without_report_needs_no_plotly(pixels: str) -> None:
     script = (
         "import sys; sys.modules['plotly'] = None; from lutterfly.host.command.main import main; "

@@ -45,6 +45,7 @@ def large() -> Graph:
     return maker.finish(maker.fully_connected(maker.fully_connected("x", 512), 1000))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("samples", [1, 2, 7, 40])
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_batch_has_the_bytes_of_its_samples(samples: int, order: str) -> None:
@@ -54,6 +55,7 @@ def test_a_batch_has_the_bytes_of_its_samples(samples: int, order: str) -> None:
         assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
 
 
+@pytest.mark.regress
 def test_streamed_weights_are_loaded_once_for_a_batch() -> None:
     def loaded(samples: int) -> tuple[int, int]:
         """Bytes of weights that an inference loads, and its cycles."""
@@ -70,6 +72,7 @@ def test_streamed_weights_are_loaded_once_for_a_batch() -> None:
     assert cycles_of_many / 16 < cycles / 10
 
 
+@pytest.mark.sampled(1)
 @needs_reference
 @pytest.mark.parametrize(("form", "float_ends"), [("qop", False), ("qdq", True)])
 def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_path: Path) -> None:
@@ -94,6 +97,7 @@ def test_a_session_runs_a_batch_on_the_core(form: str, *, float_ends: bool, tmp_
     assert cycles < 3 * alone.counters[1]["cycles"]
 
 
+@pytest.mark.regress
 def test_refuses() -> None:
     maker = GraphMaker((1, 1, 8))
     on_a_border = maker.finish(maker.convolution("x", 4, Window((3, 3), pads=(1, 1, 1, 1))))
@@ -137,6 +141,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) ->
     return values
 
 
+@pytest.mark.regress
 @needs_reference
 def test_a_program_file_says_its_batch_and_is_run_with_it(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,6 +188,7 @@ def test_a_program_file_says_its_batch_and_is_run_with_it(
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize(("form", "float_ends"), [("qop", False), ("qdq", True)])
 def test_verify_compares_the_samples_of_a_batch(

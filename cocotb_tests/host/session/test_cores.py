@@ -54,6 +54,7 @@ def feeds(session: InferenceSession, count: int) -> dict[str, np.ndarray]:
     return {session.get_inputs()[0].name: digits.images()[:count]}
 
 
+@pytest.mark.regress
 @BY
 def test_every_byte_and_the_cycles(spread_by: SpreadBy) -> None:
     found = verify(MODEL, CONFIG, samples=4, spread_by=spread_by)
@@ -63,6 +64,7 @@ def test_every_byte_and_the_cycles(spread_by: SpreadBy) -> None:
     assert found.layers[-1].predicted == found.cycles
 
 
+@pytest.mark.regress
 @BY
 @pytest.mark.parametrize(("side", "channels"), [(48, 4), (33, 20), (36, 8), (24, 12), (31, 16)])
 def test_cycles_where_all_cores_load_and_store_at_once(side: int, channels: int, spread_by: SpreadBy) -> None:
@@ -86,11 +88,13 @@ def test_turns_go_on_from_run_to_run() -> None:
     assert found.program.predicted_cycles == found.cycles
 
 
+@pytest.mark.regress
 @BY
 def test_every_byte_where_cores_are_held_back(spread_by: SpreadBy) -> None:
     assert verify(MODEL, CONFIG, samples=4, spread_by=spread_by, settings=ROUGH).mismatched_bytes == 0
 
 
+@pytest.mark.regress
 @BY
 def test_batches_larger_than_the_cores(spread_by: SpreadBy) -> None:
     session = session_of(spread_by)
@@ -105,6 +109,7 @@ def test_batches_larger_than_the_cores(spread_by: SpreadBy) -> None:
         assert any(waited) == (spread_by is SpreadBy.LAYER)
 
 
+@pytest.mark.regress
 @BY
 def test_a_bus_error_of_one_core_stops_all(spread_by: SpreadBy) -> None:
     session = session_of(spread_by)
@@ -125,6 +130,7 @@ def test_a_bus_error_of_one_core_stops_all(spread_by: SpreadBy) -> None:
     np.testing.assert_array_equal(found, expected(3))
 
 
+@pytest.mark.regress
 def test_a_soft_reset_while_cores_are_under_way() -> None:
     session = session_of(SpreadBy.LAYER)
     driver = session.driver()
@@ -149,6 +155,7 @@ def test_what_a_program_is_compiled_for_is_kept() -> None:
         InferenceSession(program, PRESETS["tiny"])
 
 
+@pytest.mark.regress
 @BY
 def test_the_commands(spread_by: SpreadBy, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--config", "tiny", "--cores", str(CORES), "--spread", spread_by]
@@ -170,6 +177,7 @@ def test_the_commands(spread_by: SpreadBy, tmp_path: Path, capsys: pytest.Captur
     assert f"They share one bus: {dataclasses.replace(bus, cycles=values['predicted_cycles']).text}." in text
 
 
+@pytest.mark.regress
 @BY
 def test_every_command_of_every_core_runs_when_it_is_predicted(spread_by: SpreadBy) -> None:
     """Which begins with the cycle of the start, as the interrupt of all cores says."""

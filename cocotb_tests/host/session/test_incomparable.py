@@ -59,6 +59,7 @@ def output_of(found: Verification, name: str) -> int | None:
     return next((tensor.rtl for tensor in found.tensors if tensor.name == f"{name} (output)"), None)
 
 
+@pytest.mark.regress
 @needs_reference
 def test_strings_are_compared_by_what_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
     model = with_names([f"{number} as read" for number in range(10)])
@@ -81,6 +82,7 @@ def test_the_contents_of_strings_tell_them_apart() -> None:
     assert contents(np.arange(3, dtype=np.int16)) == b"\0\0\1\0\2\0"
 
 
+@pytest.mark.regress
 @needs_reference
 def test_random_outputs_are_named_and_not_compared() -> None:
     found = verify(with_noise(in_front=False), TINY, samples=2)
@@ -89,6 +91,7 @@ def test_random_outputs_are_named_and_not_compared() -> None:
     assert found.verdict.endswith("ONNX Runtime's are no reference where random numbers decide: noisy_logits")
 
 
+@pytest.mark.regress
 @needs_reference
 def test_after_random_inputs_the_golden_functions_are_the_reference() -> None:
     found = verify(with_noise(in_front=True), TINY, samples=2)

@@ -30,6 +30,7 @@ def open_session(form: str) -> InferenceSession:
     return InferenceSession(digits.model_path(form), CONFIG, GoldenTransport(CONFIG))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_describes_the_model_as_onnx_runtime_does(form: str) -> None:
     ours, theirs = open_session(form), onnxruntime.InferenceSession(digits.model_path(form))
@@ -39,6 +40,7 @@ def test_describes_the_model_as_onnx_runtime_does(form: str) -> None:
         ]
 
 
+@pytest.mark.sampled(1)
 @needs_reference
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
@@ -49,6 +51,7 @@ def test_a_batch_has_the_bytes_of_onnx_runtime(form: str) -> None:
     assert len(session.counters) == 3
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("names", [None, [], (), ["logits"], ("logits",), ["logits", "logits"]], ids=str)
 def test_outputs_are_named_as_for_onnx_runtime(names: list[str] | None) -> None:
     feeds = {"pixels": digits.images()[:1]}
@@ -86,6 +89,7 @@ def test_a_batch_runs_the_prologue_once_and_no_body_loads_what_stays() -> None:
     assert sum(size for _, size in loads(body)) == port.size_bytes
 
 
+@pytest.mark.regress
 def test_a_batch_on_the_simulated_core_never_reads_the_weights_again() -> None:
     transport = VerilatorTransport(CONFIG)
     session = InferenceSession(digits.model_path("qop"), CONFIG, transport)
@@ -103,6 +107,7 @@ def test_a_batch_on_the_simulated_core_never_reads_the_weights_again() -> None:
     assert [counters["dma_done"] for counters in session.counters] == len(images) * [each]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("names", "feeds", "kind", "message"),
     [
@@ -135,6 +140,7 @@ def test_refuses(names: list[str] | None, feeds: dict[str, np.ndarray], kind: ty
         open_session("qdq").run(names, feeds)
 
 
+@pytest.mark.regress
 def test_runs_a_program_file(tmp_path: Path) -> None:
     path = tmp_path / "digits.program"
     path.write_bytes(load_program(digits.model_path("qop"), CONFIG).to_bytes())

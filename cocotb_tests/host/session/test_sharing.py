@@ -201,6 +201,7 @@ def test_counters_are_those_of_the_drivers_own_run(networks: list[Network]) -> N
         Driver(transport, CONFIG).counters()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("writes", range(9))
 def test_a_register_that_could_not_be_written_is_not_taken_for_written(
     monkeypatch: pytest.MonkeyPatch, networks: list[Network], writes: int
@@ -253,6 +254,7 @@ def check(session: InferenceSession, expected: np.ndarray, index: int) -> None:
     np.testing.assert_array_equal(found, expected[index : index + 1])
 
 
+@pytest.mark.regress
 @pytest.mark.usefixtures("eager_threads")
 def test_a_session_in_several_threads(transport: Transport, answers: dict[str, np.ndarray]) -> None:
     session = InferenceSession(digits.model_path("qop"), CONFIG, transport)
@@ -260,6 +262,7 @@ def test_a_session_in_several_threads(transport: Transport, answers: dict[str, n
     assert len(session.counters) == 1
 
 
+@pytest.mark.regress
 @pytest.mark.usefixtures("eager_threads")
 def test_sessions_on_one_transport_in_several_threads(transport: Transport, answers: dict[str, np.ndarray]) -> None:
     sessions = {form: InferenceSession(digits.model_path(form), CONFIG, transport) for form in digits.FORMS}
@@ -289,6 +292,7 @@ def test_the_first_run_in_several_threads_makes_one_simulator(
     assert len(made[0].starts) == 5
 
 
+@pytest.mark.regress
 @pytest.mark.usefixtures("eager_threads")
 def test_an_error_in_one_thread_harms_no_other(answers: dict[str, np.ndarray]) -> None:
     transport = GoldenTransport(CONFIG)
@@ -307,6 +311,7 @@ def test_an_error_in_one_thread_harms_no_other(answers: dict[str, np.ndarray]) -
     assert list(itertools.chain.from_iterable(found)).count(False) == 1
 
 
+@pytest.mark.regress
 def test_simulators_of_their_own_run_side_by_side(answers: dict[str, np.ndarray]) -> None:
     def work(form: str) -> None:
         session = InferenceSession(digits.model_path(form), CONFIG)

@@ -28,6 +28,7 @@ KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 WIDE = Limits(side=14, map_bytes=12 << 10, weight_bytes=32 << 10, macs=1_500_000)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("form", digits.FORMS)
 def test_digits(form: str, preset: str) -> None:
@@ -42,11 +43,13 @@ def _generated(number: int, limits: Limits) -> Generated:
     return chain(number, **options) if number % 3 == 0 else layer(KINDS[number % len(KINDS)], number, **options)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", range(24))
 def test_generated_on_tiny(number: int) -> None:
     assert_right(verify(_generated(number, TINY).model, PRESETS["tiny"], samples=2, seed=number))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", sweep(range(100, 140), kept=range(100, 116)))
 def test_generated_on_ecp5_85k(number: int) -> None:
     assert_right(verify(_generated(number, WIDE).model, PRESETS["ecp5-85k"], samples=2, seed=number))
@@ -60,6 +63,7 @@ def test_generated_sweep(preset: str, number: int) -> None:
     assert_right(verify(_generated(number, limits).model, PRESETS[preset], samples=3, seed=number))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("seed", range(3))
 def test_any_bus_gives_the_same_bytes(preset: str, seed: int) -> None:
@@ -76,11 +80,13 @@ def test_any_bus_gives_the_same_bytes(preset: str, seed: int) -> None:
     assert not found.layers
 
 
+@pytest.mark.regress
 def test_a_program_is_verified_like_its_model() -> None:
     program = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
     assert_right(verify(program.to_bytes(), PRESETS["tiny"], samples=1))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("place", [0, -300])
 def test_a_wrong_constant_is_seen(place: int) -> None:
     program = compile_model(digits.model_path("qop").read_bytes(), PRESETS["tiny"])
@@ -111,6 +117,7 @@ def answer(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict, s
     return code, values, capsys.readouterr().out.splitlines()[-1]
 
 
+@pytest.mark.regress
 def test_the_verdict_tells_wrong_bytes_from_wrong_predictions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -53,6 +53,7 @@ def test_a_variable_of_make_may_have_options_in_it(tmp_path: Path) -> None:
     assert log.read_text().startswith("-O0 -include some.h")
 
 
+@pytest.mark.regress
 def test_verilog_is_that_of_the_sources_even_if_this_process_has_old_ones(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ def test_an_empty_folder_or_a_file_is_no_entry(tmp_path: Path) -> None:
         assert cache.is_whole(cache.entry(tmp_path, key, build_deep))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("next_key", ["key", "other"])
 def test_a_builder_that_is_killed_leaves_no_folder_and_no_tool(
@@ -168,6 +169,7 @@ def test_a_builder_that_lives_keeps_its_folder(tmp_path: Path) -> None:
     builder.communicate()
 
 
+@pytest.mark.regress
 def test_a_command_that_is_terminated_cleans_up(tmp_path: Path) -> None:
     script = "import sys; from lutterfly.host.command.main import main; sys.exit(main(sys.argv[1:]))"
     words = ("verilog", "--config", "tiny", "-o", tmp_path / "core.v")

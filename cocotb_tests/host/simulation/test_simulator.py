@@ -73,6 +73,7 @@ def simulator(config: Config) -> Simulator:
     return simulator
 
 
+@pytest.mark.regress
 def test_registers(simulator: Simulator, config: Config) -> None:
     assert simulator.read_register(REGISTERS["ID"].address) == registers.ID
     assert simulator.read_register(REGISTERS["CONFIG_HASH"].address) == config.hash
@@ -197,6 +198,7 @@ def test_a_memory_that_does_not_answer_until_it_is_released(simulator: Simulator
     assert simulator.run(500, until_interrupt=True) is Outcome.INTERRUPT
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("config", ["wide"], indirect=True)
 def test_breaking_the_rules_of_axi_is_noticed(simulator: Simulator) -> None:
     start(simulator, bursts=1, source=4096 - 64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import ImageColor
 
 from cocotb_tests.support.oracles.browser import open_page
@@ -37,6 +38,7 @@ def test_names_are_text() -> None:
     assert "&lt;script&gt;alert(1)" in page
 
 
+@pytest.mark.regress
 def test_the_page_opens(tmp_path: Path) -> None:
     opened = open_page(plot(facts()), tmp_path)
     assert opened.console == []

@@ -26,6 +26,7 @@ def test_the_result_is_the_operators(operator: str, function) -> None:
     )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "word",
     [

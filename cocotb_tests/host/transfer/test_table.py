@@ -39,6 +39,7 @@ def test_without_a_file_codes_are_shown(capsys: pytest.CaptureFixture[str]) -> N
     assert lines[-1] == "33 of 256 codes"
 
 
+@pytest.mark.regress
 def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     target, page = tmp_path / "tanh.v", tmp_path / "tanh.html"
     code, values = answer(capsys, *TANH, "-o", str(target), "--plot", str(page))
@@ -52,6 +53,7 @@ def test_files(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert "stands for" not in shown
 
 
+@pytest.mark.regress
 def test_a_chain_and_its_file_have_the_same_table(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words, path = ["Clip:min=-2,max=2", "Erf"], tmp_path / "chain.onnx"
     onnx.save(chain_of(words), path)
@@ -71,6 +73,7 @@ CHOICE = (
 )
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(
     ("words", "error"),
     [

@@ -36,6 +36,7 @@ def written(case: str, folder: Path) -> str:
     return (folder / "dut.v").read_text()
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("case", sweep(CASES, kept=["half"]))
 def test_every_entry_of_the_file(simulate, case: str, tmp_path: Path) -> None:
     operator, source, target = CASES[case]
@@ -44,6 +45,7 @@ def test_every_entry_of_the_file(simulate, case: str, tmp_path: Path) -> None:
     simulate(text, env=environment(expected.rom, tmp_path))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", CASES)
 def test_verilators_lint_is_content(case: str, tmp_path: Path) -> None:
     written(case, tmp_path)
@@ -72,6 +74,7 @@ def test_a_name_cannot_end_the_comment() -> None:
     assert "// operator  a?module b; /*" in table_verilog(found, "t").splitlines()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("function", "source", "target", "stored"),
     [

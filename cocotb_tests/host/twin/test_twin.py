@@ -70,6 +70,7 @@ def answer_of(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, 
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.regress
 def test_digits_through_the_pins(board: LinkTransport) -> None:
     session = InferenceSession(MODEL, CONFIG, board)
     assert len(stages(session.program, board.arena_bytes)) > 1
@@ -80,6 +81,7 @@ def test_digits_through_the_pins(board: LinkTransport) -> None:
     assert board.client.rate == 3_000_000
 
 
+@pytest.mark.regress
 def test_says_what_it_is(board: LinkTransport) -> None:
     assert (board.arena_bytes, board.client.identity.clock_hz) == (CONFIG.arena.on_chip_bytes, CLOCK_HZ)
     assert board.client.is_simulated
@@ -87,6 +89,7 @@ def test_says_what_it_is(board: LinkTransport) -> None:
         configuration_of(board)
 
 
+@pytest.mark.regress
 def test_a_client_that_is_killed_leaves_a_board_that_works(device: str) -> None:
     """Anywhere in a load, at a rate that the next client does not know."""
     script = "import sys\nfrom lutterfly.host.link import open_device\nboard = open_device(sys.argv[1])\n"
@@ -107,6 +110,7 @@ def test_a_client_that_is_killed_leaves_a_board_that_works(device: str) -> None:
             board.close()
 
 
+@pytest.mark.regress
 def test_a_wrong_rate_reads_as_on_a_board(device: str) -> None:
     path = device.removeprefix("uart:")
     frame = Frame(1, Operation.IDENTIFY).encode()
@@ -118,6 +122,7 @@ def test_a_wrong_rate_reads_as_on_a_board(device: str) -> None:
     board.close()
 
 
+@pytest.mark.regress
 def test_one_program_at_a_time(device: str, board: LinkTransport) -> None:
     path = device.removeprefix("uart:")
     with pytest.raises(PortError, match=rf"^{path}: must be free, and another program uses it; end that one$"):
@@ -161,6 +166,7 @@ def test_nothing_answers_at_a_terminal_without_a_board(monkeypatch: pytest.Monke
     os.close(theirs)
 
 
+@pytest.mark.regress
 def test_the_selftest(device: str, config_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = answer_of(capsys, "selftest", "--device", device, "--config", config_file, "--samples", 2)
     assert (code, found["is_right"], found["differing_bytes"], found["mismatched_bytes"]) == (0, True, 0, 0)
@@ -169,6 +175,7 @@ def test_the_selftest(device: str, config_file: Path, capsys: pytest.CaptureFixt
     assert found["mhz"] == CLOCK_HZ / 1e6
 
 
+@pytest.mark.regress
 def test_run_verify_and_evaluate(
     device: str, config_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,6 +198,7 @@ def test_run_verify_and_evaluate(
     assert (code, found["error"].partition(",")[0]) == (2, "report must be of a simulated accelerator")
 
 
+@pytest.mark.regress
 def test_another_configuration_is_refused(device: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, found = answer_of(capsys, "verify", MODEL, "--device", device, "--config", "ecp5-25k-on-chip")
     assert code == 1
@@ -198,6 +206,7 @@ def test_another_configuration_is_refused(device: str, capsys: pytest.CaptureFix
     assert found["error"].endswith("name the configuration that the hardware was generated from")
 
 
+@pytest.mark.regress
 def test_a_program_for_a_larger_arena_is_refused(board: LinkTransport) -> None:
     large: Config = dataclasses.replace(CONFIG, arena=ArenaConfig(64 << 10))
     assert large.hash != CONFIG.hash

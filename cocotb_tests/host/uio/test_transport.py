@@ -81,6 +81,7 @@ def test_interrupts_of_others_end_no_wait(
     classify(transport)
 
 
+@pytest.mark.regress
 def test_a_core_that_hangs_ends_within_its_time(board: Board, transport: UioTransport) -> None:
     session = InferenceSession(digits.model_path(), CONFIG, transport)
     session.run(None, {"pixels": digits.images()[:1]})
@@ -107,6 +108,7 @@ def test_what_lies_outside_the_buffer_is_refused(transport: UioTransport) -> Non
             transport.write_memory(address, b"\0")
 
 
+@pytest.mark.regress
 def test_the_command_line_reaches_it(
     board: Board, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

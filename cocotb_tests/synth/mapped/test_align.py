@@ -68,6 +68,7 @@ def product_read(found: dict[str, Any], factors: dict[str, int]) -> int:
     return sum(driven[cells[f"reads_{index}"]["connections"]["A"][0]] << index for index in range(PRODUCT_BITS))
 
 
+@pytest.mark.regress
 @given(st.data())
 def test_products_stay_and_copies_of_signs_go(data: st.DataObject) -> None:
     widths = {side: data.draw(st.integers(1, FACTOR_BITS), f"bits of {side}") for side in FIRST_OF_SIDE}

@@ -195,6 +195,7 @@ BITS = st.one_of(st.sampled_from(["0", "1"]), st.integers(2, 1 + INPUTS))
 TABLES = st.tuples(st.integers(0, 0xFFFF), st.lists(BITS, min_size=4, max_size=4))
 
 
+@pytest.mark.regress
 @settings(PATIENT, max_examples=300)
 @given(data=st.data())
 def test_drawn_sums_stay_as_they_are(data: st.DataObject) -> None:
@@ -212,6 +213,7 @@ def test_drawn_sums_stay_as_they_are(data: st.DataObject) -> None:
         assert values(after, state) == values(before, state)
 
 
+@pytest.mark.regress
 @pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
 )

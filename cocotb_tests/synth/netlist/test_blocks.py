@@ -148,6 +148,7 @@ async def multipliers_follow_their_description(dut) -> None:
             assert int(getattr(dut, f"product_{number}").value) == expected, (step, MULTIPLIERS[number], values)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(("block", "made"), [("rams", verilog_of_rams), ("multipliers", verilog_of_multipliers)])
 def test_blocks(simulate, block: str, made) -> None:
     simulate("/* verilator lint_off WIDTH */\n/* verilator lint_off UNUSEDPARAM */\n" + made(), env={"BLOCK": block})

@@ -125,6 +125,7 @@ def side_by_side(component: wiring.Component, netlist: dict) -> str:
     return "".join(texts.values()) + "\n".join(lines) + "\nendmodule\n"
 
 
+@pytest.mark.regress
 @needs_tools
 @pytest.mark.parametrize("name", sweep(COMPONENTS, kept=("wide", "rom", "reset")))
 def test_a_mapped_component(simulate, name: str, tmp_path: Path) -> None:

@@ -340,6 +340,7 @@ def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert cell["attributes"]["NEXTPNR_BEL"] == site
 
 
+@pytest.mark.regress
 @needs_tools
 def test_nextpnr_takes_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Registers of a real placement are copied as if all were late; the copies stand where they were put, and lead to

@@ -227,6 +227,7 @@ def test_what_had_no_room_is_asked_again_when_others_have_moved() -> None:
     assert (sketch.site("early"), sketch.site("late")) == ("X35/Y40/SLICEA.FF0", "X35/Y10/SLICEA.FF0")
 
 
+@pytest.mark.regress
 @settings(PATIENT, max_examples=150)
 @given(designs(), st.sampled_from([150, 300, 600]))
 def test_no_path_gets_longer_than_the_longest_and_all_sites_are_legal(sketch: Sketch, mhz: int) -> None:

@@ -112,6 +112,7 @@ def test_what_tells_whose_turn_it_is_has_no_copy() -> None:
     assert replicate(Timing(sketch.module), mhz=200) == 0
 
 
+@pytest.mark.regress
 @settings(PATIENT, max_examples=150)
 @given(designs(), st.sampled_from([150, 300, 600]))
 def test_all_see_what_they_saw_and_no_path_is_longer(sketch: Sketch, mhz: int) -> None:

@@ -140,6 +140,7 @@ def leads_back(timing: Timing, cells: set[str]) -> bool:
         reached |= more
 
 
+@pytest.mark.regress
 @settings(PATIENT, max_examples=150)
 @given(designs(), st.data())
 def test_what_is_foretold_is_what_happens(sketch: Sketch, data: st.DataObject) -> None:

@@ -85,6 +85,7 @@ def drawn(graph: Graph, config: Config, seed: int) -> Spread:
     return spread
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("config_name", "cores", "seeds"),
     [
@@ -116,6 +117,7 @@ def test_mixed_networks_are_exact_however_they_are_split(config_name: str, cores
     assert met > len(seeds)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 60), marks=pytest.mark.regress)], ids=str)
 def test_elements_that_move_are_exact_however_they_are_split(seeds: range) -> None:
     for seed in seeds:
@@ -158,6 +160,7 @@ def test_a_layer_takes_its_share_of_the_cycles(preset: str, cores: int, most: fl
     assert plan_by_layer(graph, several(PRESETS[preset], cores)).predicted_cycles < most * one
 
 
+@pytest.mark.regress
 def test_words_in_the_models_order_are_those_of_layers_that_read_alike() -> None:
     """The input's rows are interleaved, and other channels than the model's lie side by side."""
     maker = GraphMaker((64, 64, 3))

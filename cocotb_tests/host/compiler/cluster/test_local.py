@@ -88,6 +88,7 @@ def spread(graph: Graph, cores: int, seed: int) -> tuple[int, int]:
     return check(graph, found, seed), check_exchanges(graph, found)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("cores", [2, 4])
 def test_parts_of_chains_are_the_whole(cores: int):
     found = [spread(import_model(chain(seed).model), cores, seed) for seed in range(30)]
@@ -95,6 +96,7 @@ def test_parts_of_chains_are_the_whole(cores: int):
     assert sum(exchanged for _, exchanged in found) > 15
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("cores", [2, 8])
 @pytest.mark.parametrize("first", [0, FIRST_WIDE])
 def test_parts_of_mixed_networks_are_the_whole(cores: int, first: int):

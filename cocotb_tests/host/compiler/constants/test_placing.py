@@ -43,6 +43,7 @@ def streamed(plan, memory: LocalMemory) -> int:
     return sum(arrival.size for arrival in plan.arrivals if arrival.memory is memory)
 
 
+@pytest.mark.regress
 def test_of_a_model_slightly_too_large_little_more_than_that_is_streamed_and_hidden() -> None:
     plan = exact_plan(autoencoder(), ECP5)
     assert 24 <= streamed(plan, LocalMemory.WEIGHT) <= 64
@@ -59,6 +60,7 @@ def test_weights_of_one_layer_are_streamed_in_pieces() -> None:
     assert beats <= plan.predicted_cycles <= 1.25 * beats
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("shape", [(6, 6, 32), (14, 9, 20)])
 def test_streamed_convolutions_are_exact(shape: tuple[int, int, int]) -> None:
     maker = GraphMaker(shape)
@@ -67,6 +69,7 @@ def test_streamed_convolutions_are_exact(shape: tuple[int, int, int]) -> None:
     assert streamed(plan, LocalMemory.WEIGHT)
 
 
+@pytest.mark.regress
 def test_a_large_pointwise_layer_is_bound_by_the_array() -> None:
     """Neither input nor weights fit, each beside the other: 1024 to 1024 channels on 7x7."""
     maker = GraphMaker((7, 7, 1024))
@@ -77,6 +80,7 @@ def test_a_large_pointwise_layer_is_bound_by_the_array() -> None:
     assert streamed(plan, LocalMemory.WEIGHT) <= 8192
 
 
+@pytest.mark.regress
 def test_parameters_are_streamed() -> None:
     plan = exact_plan(fully_connected((4, 600, 4, 500)), TINY)
     assert streamed(plan, LocalMemory.PARAMETER)
@@ -92,6 +96,7 @@ def averages(count: int, *, convolution: bool) -> Graph:
     return maker.finish(name)
 
 
+@pytest.mark.regress
 def test_parameters_that_tiles_share_are_streamed() -> None:
     """Where no layer has any of its own."""
     plan = exact_plan(averages(99, convolution=False), TINY)
@@ -118,6 +123,7 @@ def test_tables_are_streamed() -> None:
     assert (outcome.outline.transfer_functions, outcome.transfer_tables) == (9, 9)
 
 
+@pytest.mark.regress
 def test_lists_are_streamed() -> None:
     plan = exact_plan(fully_connected((2400, 3, 2000, 2)), TINY)
     assert streamed(plan, LocalMemory.LIST)

@@ -31,6 +31,7 @@ def loaded_bytes(config: Config) -> int:
     )
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("cluster", "is_less"), [(ClusterConfig(4), True), (ClusterConfig(4, shared_port=False), False)]
 )

@@ -48,6 +48,7 @@ def test_the_bus_decides_against_a_fold_that_only_the_array_likes() -> None:
     assert plan.predictions[0].array_cycles == 48 * 48 * 3
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("requant_lanes", [4, 8])
 @pytest.mark.parametrize(
     ("shape", "channels", "window"),

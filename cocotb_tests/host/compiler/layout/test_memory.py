@@ -65,12 +65,14 @@ def alike() -> Graph:
     return maker.finish(maker.convolution("x", 16, POINT))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("make", sweep([chain, long_lived, wide, folded], kept=[chain, long_lived, folded]))
 def test_networks_larger_than_the_memory_are_exact(make) -> None:
     plan = exact_plan(make(), TINY)
     assert plan.cuts
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seed", sweep(range(6), kept=range(2)))
 def test_layers_whose_channels_are_apart_load_some_of_them_at_a_time(seed: int) -> None:
     """The window of a pixel is more than the memory, with all channels."""
@@ -92,6 +94,7 @@ def test_layers_whose_channels_are_apart_load_some_of_them_at_a_time(seed: int) 
     assert cut.tiles < plan.operations[0].tiles
 
 
+@pytest.mark.regress
 def test_the_same_network_gives_the_same_program_in_every_process() -> None:
     """Python draws anew, in each, in which order the elements of a set come."""
     script = (
@@ -112,6 +115,7 @@ def test_the_same_network_gives_the_same_program_in_every_process() -> None:
     assert len(digests) == 1
 
 
+@pytest.mark.regress
 def test_a_tensor_that_is_read_again_later_stays_until_its_place_is_needed() -> None:
     plan = exact_plan(long_lived(), TINY)
     assert plan.spans["t0"] == (0, 1)
@@ -125,6 +129,7 @@ def test_tensors_stay_in_the_memory_if_they_fit() -> None:
     assert plan.spans.keys() == {"x", "t0", "t1", "t2", "t3", "t4"}
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("weight_bytes", sweep([2048, 16384], kept=[2048]))
 def test_where_weights_are_loaded_for_each_part_the_output_is_in_blocks_of_channels(weight_bytes: int) -> None:
     """Only a layer whose input and output are both in parts has blocks, whose weights are loaded once."""
@@ -166,6 +171,7 @@ def test_borders_that_are_still_there_are_not_filled_again() -> None:
     assert len(fills) <= 1 + 2 * 3 + 1
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("seed", range(40))
 def test_parts_hold_what_their_windows_read(seed: int) -> None:
     """The rows, columns and borders of a part, against those of a padded map."""

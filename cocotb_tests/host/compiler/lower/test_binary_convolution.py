@@ -34,6 +34,7 @@ CONFIGS = {
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("seed", sweep(range(60), kept=range(20)))
 @pytest.mark.parametrize("name", CONFIGS)
 def test_random_graphs(name: str, seed: int) -> None:
@@ -135,6 +136,7 @@ def test_an_engine_that_is_not_there_is_named(left_out: Engine, layer: str) -> N
         plan_graph(graph, config)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(("channels", "is_tile_major"), [(16, False), (80, True), (300, True)])
 def test_parameters_of_border_classes_that_do_not_fit_come_tile_by_tile(channels: int, is_tile_major: bool) -> None:
     maker = BinaryGraphMaker((6, 6, 2))
@@ -145,6 +147,7 @@ def test_parameters_of_border_classes_that_do_not_fit_come_tile_by_tile(channels
     assert differing_bytes(graph, compile_graph(graph, config), config, order="random") == 0
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(("channels", "weight_bytes"), [(256, 8 << 10), (1024, 16 << 10)])
 def test_parameters_of_border_classes_that_stay_are_found_when_tiles_come_one_by_one(
     channels: int, weight_bytes: int

@@ -16,6 +16,7 @@ from lutterfly.host.graph import Place, Window
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.regress)], ids=str)
 def test_random_arrangements(seeds: range) -> None:
     met = 0
@@ -25,6 +26,7 @@ def test_random_arrangements(seeds: range) -> None:
     assert met >= len(seeds) // 4
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 60), marks=pytest.mark.regress)], ids=str)
 def test_random_arrangements_in_parts(seeds: range) -> None:
     config, cut = PRESETS["tiny"], 0
@@ -90,6 +92,7 @@ def mirrored(height: int, width: int, channels: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", mirrored(2, 2, 1))
 def test_arrangements_whole_and_in_parts(name: str) -> None:
     """In a memory that holds the map but not all of a layer beside it, and in one that holds all."""

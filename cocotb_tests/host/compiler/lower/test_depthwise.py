@@ -71,6 +71,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return maker.finish(found)
 
 
+@pytest.mark.regress
 @given(graphs())
 @settings(PATIENT, max_examples=40, derandomize=True)
 def test_every_window_is_exact(graph: Graph) -> None:
@@ -124,6 +125,7 @@ def test_an_output_takes_a_share_of_its_words(chains: int, requant_lanes: int, h
     assert operation.cycles(size, size, range(1)) == windows * halves / 2
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_more_chains_never_take_longer(stride: int) -> None:
     rng = np.random.default_rng(stride)

@@ -15,6 +15,7 @@ from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Window
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("engine", [MAXIMUM, ADD])
 def test_lanewise_commands_give_as_many_results_as_they_write(engine: Engine) -> None:
     maker = GraphMaker((5, 4, 6))

@@ -225,6 +225,7 @@ def correlations(graph: Graph) -> Graph:
     return dataclasses.replace(graph, layers=layers)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("feature_bytes", [1 << 17, 4096])
 def test_a_kind_of_layer_needs_its_class_and_its_lowering(monkeypatch: pytest.MonkeyPatch, feature_bytes: int) -> None:
     """Passes see what a lowering can do: folds, early jobs, parts, views and tables are as a convolution's."""

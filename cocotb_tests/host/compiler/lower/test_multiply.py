@@ -65,6 +65,7 @@ def test_two_dense_maps_are_one_run() -> None:
     assert (fields["outer"] - 1) * fields["lanes"] + fields["last_lanes"] == 5 * 4 * 6
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bordered", ["", "map", "product"])
 @pytest.mark.parametrize("shape", [(5, 4, 6), (1, 7, 1), (24, 24, 9)])
 def test_the_golden_machine_gives_the_graphs_codes(shape: tuple[int, int, int], bordered: str) -> None:

@@ -49,6 +49,7 @@ def computes(plan: Plan, index: int) -> list[Command]:
     return [command for job in plan.computes for command in job if command.layer == index]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("config", ARRAYS, ids=name_of)
 @pytest.mark.parametrize("seeds", [range(24), pytest.param(range(24, 1500), marks=pytest.mark.regress)], ids=str)
 def test_no_byte_differs(config: Config, seeds: range, widest: None) -> None:
@@ -61,6 +62,7 @@ def test_no_byte_differs(config: Config, seeds: range, widest: None) -> None:
     assert {1, 2, 4} <= pixels
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 300), marks=pytest.mark.regress)], ids=str)
 def test_no_byte_differs_in_parts(seeds: range, widest: None) -> None:
     """Parts begin at any column, and end with any number of pixels."""
@@ -73,6 +75,7 @@ def test_no_byte_differs_in_parts(seeds: range, widest: None) -> None:
     assert in_parts > len(seeds) // 3
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("spread_by", SpreadBy, ids=str)
 def test_no_byte_differs_on_several_cores(spread_by: SpreadBy, widest: None) -> None:
     config = dataclasses.replace(ARRAYS[1], cluster=ClusterConfig(2))
@@ -109,6 +112,7 @@ def test_what_is_left_of_a_row_is_a_command_of_its_own(width: int) -> None:
     assert np.unique(written).size == written.size == 6 * (width // 2) * 8
 
 
+@pytest.mark.regress
 def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(widest: None) -> None:
     """So no byte beside the output is written, and nothing is waited for that is not needed."""
     rng, config, parts = np.random.default_rng(0), array(8, 8, 4), 0
@@ -134,6 +138,7 @@ def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(widest: None
     assert parts > 20
 
 
+@pytest.mark.regress
 def test_no_word_begins_after_the_last_byte_that_a_command_needs(widest: None) -> None:
     """Else it could lie beyond the memory: so would those of what is left of a row."""
     config, shorter = array(4, 4, 1), 0
@@ -218,6 +223,7 @@ def test_dead_channels_are_skipped_in_wide_windows_as_well() -> None:
     assert differing_bytes(graph, encode(plan), config, order=ORDERS[0]) == 0
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("config", ARRAYS[:2], ids=name_of)
 def test_the_bytes_are_onnx_runtimes(config: Config) -> None:
@@ -236,6 +242,7 @@ def test_the_bytes_are_onnx_runtimes(config: Config) -> None:
     assert len(pixels) > 2
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize(("preset", "most"), [("tiny", 1), ("ecp5-85k", 4)])
 def test_bytes_and_cycles_on_the_core(preset: str, most: int) -> None:

@@ -18,6 +18,7 @@ from lutterfly.host.graph import Window
 from lutterfly.host.program import bus_bytes
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_what_stays_is_what_the_prologue_loads(network: str) -> None:
     plan, _ = report_of(network)

@@ -20,6 +20,7 @@ def with_arena(config: Config, size: int) -> Config:
     return dataclasses.replace(config, arena=ArenaConfig(size))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("preset", [name for name, config in PRESETS.items() if config.arena.on_chip_bytes])
 def test_the_digits_fit_every_board(preset: str) -> None:
     program = compile_model(MODEL, PRESETS[preset])
@@ -46,6 +47,7 @@ def test_what_streams_is_refused_by_name() -> None:
     assert re.fullmatch(message, str(caught.value))
 
 
+@pytest.mark.regress
 def test_an_arena_a_little_too_small_is_refused() -> None:
     """Of powers of two, the one that holds an inference and the one below."""
     memory = dataclasses.replace(PRESETS["tiny"].memory, weight_bytes=8192)

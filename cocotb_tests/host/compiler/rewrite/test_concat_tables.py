@@ -31,6 +31,7 @@ def joined(maker: GraphMaker, *sources: str) -> str:
     return made
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("table", [False, True])
 @pytest.mark.parametrize("kind", ["convolution", "depthwise", "max_pool", "add", "pointwise"])
 def test_every_layer_that_may_have_a_table_takes_one(kind: str, table: bool) -> None:
@@ -55,6 +56,7 @@ def test_what_others_read_too_is_looked_up_by_the_copy() -> None:
     assert [layer.table for layer in plan.graph.layers[:3]] == [None, None, None]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("preset", "side", "blocks"),
     sweep(

@@ -96,6 +96,7 @@ def test_the_reordered_graph_computes_the_same(seed: int) -> None:
     assert not any(found.tensors[name].order for name in ("x", *found.outputs))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("permute", [True, False])
 def test_every_tensor_is_found_where_the_model_has_it(seed: int, permute: bool) -> None:
@@ -182,6 +183,7 @@ def branches(seed: int) -> Graph:
     return maker.finish(part, grouped, free, sums[0])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_any_order_that_is_free_gives_the_same(seed: int, preset: str) -> None:

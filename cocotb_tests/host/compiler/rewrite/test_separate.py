@@ -23,6 +23,7 @@ def pooled(size: int, channels: int, window: Window, *, seed: int = 0, table: bo
     return maker.finish(pool, maker.convolution(trunk, 3, Window((3, 3), pads=(1, 1, 1, 1))))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seed", sweep(range(20), kept=range(8)))
 def test_bytes_are_the_same(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -80,6 +80,7 @@ def test_what_was_shuffled_is_found_where_it_lies() -> None:
     assert all(layer.is_in_runs for layer in copies)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(3))
 def test_channels_in_any_order_before(seed: int) -> None:
     """What another pass has put elsewhere is found there."""

@@ -104,6 +104,7 @@ def test_there_is_a_class_for_each_corner_and_edge(window: Window, count: int) -
     assert len(border_classes(window, (8, 8), *map(range, window.output_size(8, 8)))) == count
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("seeds", [range(20), pytest.param(range(20, 400), marks=pytest.mark.regress)], ids=str)
 def test_both_borders_are_exact(preset: str, seeds: range) -> None:
@@ -119,6 +120,7 @@ def test_both_borders_are_exact(preset: str, seeds: range) -> None:
     assert empty
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 200), marks=pytest.mark.regress)], ids=str)
 def test_both_borders_are_exact_in_parts(seeds: range) -> None:
     """The tensor of both is read back, and where windows lie in the border only nothing is."""
@@ -142,6 +144,7 @@ def test_max_pooling_needs_no_border() -> None:
     assert plan.predictions[-1].array_cycles < 9 * 8 * 8 * 6 / 4
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @given(model=forks(), order=st.sampled_from(ORDERS))
@@ -153,6 +156,7 @@ def test_the_bytes_are_onnx_runtimes(preset: str, model: Generated, order: str) 
         assert differing_bytes(graph, compile_graph(graph, config), config, order=order) == 0
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @given(model=forks() | networks(kinds=["pool beside", "residual"], most=2))

@@ -38,6 +38,7 @@ def layers(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[int], int, int
     return offsets, used, sorted(origins), draw(st.sampled_from([2, 4, 16])), draw(st.sampled_from([1, 5, 64]))
 
 
+@pytest.mark.regress
 @settings(max_examples=300, deadline=None)
 @given(layers())
 def test_every_used_byte_is_read_once_by_its_tile(layer) -> None:
@@ -54,6 +55,7 @@ def test_every_used_byte_is_read_once_by_its_tile(layer) -> None:
             assert (hits == 1).all()
 
 
+@pytest.mark.regress
 @settings(max_examples=300, deadline=None)
 @given(layers())
 def test_no_simple_choice_of_commands_is_cheaper(layer) -> None:

@@ -81,6 +81,7 @@ def test_of_a_map_that_is_turned() -> None:
     assert_right(verify(data, PRESETS["tiny"], samples=1))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_every_code_of_every_channel(case: str) -> None:
     steps, given = CASES[case]
@@ -106,6 +107,7 @@ BENT: dict[str, tuple[Steps, dict[str, object]]] = {
 }
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("case", BENT)
 def test_what_is_no_line_is_a_table_for_each_channel(case: str) -> None:
     steps, given = BENT[case]
@@ -125,6 +127,7 @@ def test_channels_of_one_table_are_one_piece() -> None:
     assert sorted(part.channels for part in layer.pieces) == [CHANNELS // 2] * 2
 
 
+@pytest.mark.regress
 def test_more_tables_than_pieces_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     data = network(BENT["PRelu"][0])
     monkeypatch.setattr(of_channels, "MOST_PIECES", CHANNELS)

@@ -20,6 +20,7 @@ def feeds(*shape: int) -> dict[str, np.ndarray]:
     return {"image": np.random.default_rng(1).normal(size=(1, *shape)).astype(np.float32)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kernel", "given", "moves"),
     [

@@ -41,6 +41,7 @@ def combined(kind: str, form: str, shape: tuple[int, ...], *, unsigned: bool = F
     return made
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_first", [False, True])
 @pytest.mark.parametrize(("form", "unsigned"), [*itertools.product(FORMS, (False, True))])
 @pytest.mark.parametrize("kind", ["Add", "Mul"])
@@ -50,6 +51,7 @@ def test_a_value_for_each_element(kind: str, form: str, unsigned: bool, is_first
     assert len(graph.inputs) == 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [SHAPE, (1, 1, 6, 6), (3, 6, 1)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_the_core(kind: str, shape: tuple[int, ...]) -> None:
@@ -63,6 +65,7 @@ def test_scalars_and_values_of_channels_are_no_inputs(shape: tuple[int, ...]) ->
     assert Multiply not in layer_types(graph)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_constant_in_a_concatenation(form: str) -> None:
     made = Maker(np.random.default_rng(1), form, False, TINY)

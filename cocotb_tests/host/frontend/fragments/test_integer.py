@@ -97,6 +97,7 @@ def cases() -> dict[str, tuple[bytes, type]]:
 CASES = cases()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_sums_are_those_of_onnx_runtime(name: str) -> None:
     model, codes = CASES[name]

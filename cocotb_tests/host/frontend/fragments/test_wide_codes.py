@@ -49,6 +49,7 @@ def refusal(made: Maker, outputs: list[str] | None = None) -> str:
     return str(caught.value)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("unsigned", [False, True], ids=["int8", "uint8"])
 @pytest.mark.parametrize("dtype", WIDE, ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("form", FORMS)
@@ -65,6 +66,7 @@ def test_a_chain_is_one_table(operators: str, form: str, dtype: type, unsigned: 
     assert sum(getattr(layer, "table", None) is not None for layer in graph.layers) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", WIDE, ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("second", WIDE, ids=lambda dtype: dtype.__name__)
 def test_two_in_a_row(first: type, second: type):
@@ -167,6 +169,7 @@ def padded(made: Maker, tensor: str) -> tuple[str, tuple[int, ...]]:
     return made.node("Pad", [tensor, pads]), (1, 4, 6, 6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", WIDE, ids=lambda dtype: dtype.__name__)
 @pytest.mark.parametrize("operator", [pooled, transposed, joined, padded])
 def test_what_moves_codes_or_chooses_among_them(operator: Callable, dtype: type):
@@ -203,6 +206,7 @@ READERS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("first", "second"),
     [("Concat", "Concat"), ("MaxPool", "Concat"), ("MaxPool", "MaxPool"), ("Pad", "MaxPool"), ("Concat", "Tanh")],

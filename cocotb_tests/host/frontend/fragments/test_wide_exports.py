@@ -34,6 +34,7 @@ def refusal(data: bytes) -> str:
     return str(caught.value).removeprefix("net.onnx: ")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("is_symmetric", [False, True])
 @pytest.mark.parametrize("wide", WIDE)
 @pytest.mark.parametrize("opset", [17, 21])
@@ -53,12 +54,14 @@ def test_a_chain_is_part_of_the_convolutions(tmp_path: Path):
     assert layers == [("conv_a", True), ("conv_d", True), ("conv_y", False)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_the_core_has_the_bytes(name: str, tmp_path: Path):
     data = quantised(tmp_path, name, 21, QuantType.QInt8, wide=QuantType.QUInt16)
     assert_right(verify(data, PRESETS["tiny"], samples=1))
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("wide", WIDE)
 @pytest.mark.parametrize("opset", [17, 21])
 @pytest.mark.parametrize("name", sorted({*NETWORKS} - {"pointwise"}))

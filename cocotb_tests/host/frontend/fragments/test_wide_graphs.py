@@ -20,6 +20,7 @@ def graphs(*seeds: int) -> Iterator[Generated]:
     return (GraphOfWideCodes(seed).finish() for seed in range(*seeds))
 
 
+@pytest.mark.regress
 def test_random_graphs() -> None:
     assert accepted(graphs(12), "wide_graph", samples=2) > 9
 

@@ -122,6 +122,7 @@ CASES: dict[str, tuple[list[Step], int, list[str]]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", ["codes", "qdq"])
 @pytest.mark.parametrize("name", CASES)
 def test_moves_between_convolutions(name: str, form: str) -> None:
@@ -132,6 +133,7 @@ def test_moves_between_convolutions(name: str, form: str) -> None:
     exact_plan(graph, PRESETS["tiny"])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["codes", "qdq"])
 def test_maps_that_are_taken_apart_and_joined(form: str) -> None:
     """The halves of a map, the second one first, and the shuffle's halves, of which only one is read."""

@@ -46,6 +46,7 @@ def feeds(*shape: int) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(1).integers(-128, 128, (1, *shape), np.int8)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("auto_pad", SAME)
 @pytest.mark.parametrize("groups", [1, 3])
@@ -56,6 +57,7 @@ def test_rows_and_columns_are_left_out_as_onnx_runtime_does(auto_pad: str, form:
         assert [type(layer) for layer in graph.layers] == [Convolution]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("auto_pad", SAME)
 def test_one_dimension(auto_pad: str):
     for side in range(5, 17):

@@ -38,6 +38,7 @@ from lutterfly.host.model.functions.binary_function import make_function
 SAME = {"pads": (1, 1, 1, 1)}
 
 
+@pytest.mark.sampled(6)
 @needs_reference
 @pytest.mark.parametrize(
     ("inputs", "outputs", "kernel", "shape"),
@@ -62,6 +63,7 @@ def test_a_layer_is_exact(inputs: int, outputs: int, kernel: tuple, shape: tuple
     assert {tensor.bits for tensor in graph.tensors.values() if tensor.views} == {8}
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("first", [0, pytest.param(1000, marks=pytest.mark.regress)])
 def test_drawn_networks_are_exact(first: int):
@@ -340,6 +342,7 @@ def as_one_number(name: str) -> Change:
     return value(name, lambda array: array.reshape(-1)[0])
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("change", "known"),
     [

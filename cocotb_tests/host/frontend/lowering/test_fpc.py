@@ -38,6 +38,7 @@ def codes(*shape: int, seed: int = 0) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(seed).integers(-128, 128, (1, *shape)).astype(np.int8)}
 
 
+@pytest.mark.sampled(2)
 @needs_reference
 @pytest.mark.parametrize(
     ("inputs", "outputs", "shape"),
@@ -61,6 +62,7 @@ def test_a_layer_is_exact_with_and_without_a_table(
     assert described_kinds(import_model(data)) == [stages + " + table" * bool(after)]
 
 
+@pytest.mark.regress
 @needs_reference
 def test_a_network_of_other_layers_and_functions_is_exact():
     """Convolutions, depthwise ones, a sum, a concatenation, pooling and views around four of them."""
@@ -80,6 +82,7 @@ def test_a_network_of_other_layers_and_functions_is_exact():
     assert_answers(data, codes(3, 8, 8, seed=1))
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("first", [0, pytest.param(100, marks=pytest.mark.regress)])
 def test_drawn_networks_are_exact(first: int):
@@ -171,6 +174,7 @@ def test_another_name_does_not_matter(domain: str):
     assert isinstance(import_model(model.SerializeToString()).layers[0], FastPointwise)
 
 
+@pytest.mark.regress
 @given(patterns(most=40), st.integers(0, 1 << 16), st.integers(0, 2))
 @settings(deadline=None)
 def test_what_is_written_is_read_back(pattern: Pattern, seed: int, spatial: int):
@@ -380,6 +384,7 @@ def test_densities_are_read_from_what_is_a_number_for_each_channel():
     assert body.stages.pattern.densities == (Density.UNIT, Density.CROSS, Density.FULL)
 
 
+@pytest.mark.regress
 @needs_reference
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize(("name", "count"), [("kws_qop", 4), ("vww_qop", 13)])
@@ -398,6 +403,7 @@ def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction:
     assert all(len(np.unique(values[layer.output])) > 40 for layer in layers)
 
 
+@pytest.mark.regress
 @needs_reference
 def test_the_digits_are_read_and_every_layer_is_exact():
     data, images = digits.fast_model_path().read_bytes(), digits.images()

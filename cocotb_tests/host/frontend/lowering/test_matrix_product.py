@@ -41,6 +41,7 @@ def codes(found: Matrices, seed: int = 0) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.sampled(1)
 @FORMS
 @pytest.mark.parametrize("name", SHAPES)
 def test_any_shapes(name: str, qdq: bool, unsigned: bool) -> None:
@@ -51,6 +52,7 @@ def test_any_shapes(name: str, qdq: bool, unsigned: bool) -> None:
     assert_right(verify(found.model(), PRESETS["tiny"], samples=2))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("turned", [(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 1, 2)])
 def test_transposes_in_front_are_part_of_what_is_loaded(turned: tuple[int, ...]) -> None:
     """No layer moves the second operand in the graph."""
@@ -90,6 +92,7 @@ SMALL = dataclasses.replace(
 LARGE = Matrices((1, 4, 96), (1, 96, 64))
 
 
+@pytest.mark.regress
 def test_weights_that_no_memory_holds_come_in_parts() -> None:
     plan = plan_graph(import_model(LARGE.model()), SMALL)
     pieces = [arrival.size for arrival in plan.arrivals if arrival.memory is LocalMemory.WEIGHT]

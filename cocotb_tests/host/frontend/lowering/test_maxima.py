@@ -46,6 +46,7 @@ def network(shape: tuple[int, ...], axes: tuple[int, ...], *, keeps: bool, dequa
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8).SerializeToString()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dequantised", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def resized(shape: tuple[int, ...], *factors: float, **given: object) -> bytes:
     return moved("Resize", shape, None, np.array([1, 1, *factors], np.float32), **given)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("coordinates", _COORDINATES)
 @pytest.mark.parametrize("rounding", _ROUNDINGS)
 def test_a_resize_is_taken_where_it_repeats_and_refused_where_it_does_not(coordinates: str, rounding: str) -> None:
@@ -88,6 +89,7 @@ def test_a_resize_is_taken_where_it_repeats_and_refused_where_it_does_not(coordi
             assert_exact(data, feeds(shape))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("data", "shape", "kind"),
     [

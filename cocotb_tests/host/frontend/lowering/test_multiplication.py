@@ -50,6 +50,7 @@ def excited(made: Maker, *, swap: bool, shape: tuple[int, ...] = (1, 3, 1, 1), r
     multiply(made, *(trunk, ends(made))[:: -1 if swap else 1], (1, 3, 6, 6), relu=relu)
 
 
+@pytest.mark.sampled(2)
 @FORMS_AND_TYPES
 @pytest.mark.parametrize("relu", [False, True])
 def test_two_maps(relu: bool, form: str, unsigned: bool) -> None:
@@ -65,6 +66,7 @@ def test_two_maps(relu: bool, form: str, unsigned: bool) -> None:
     assert [row.kind for row in describe(graph)][1] == "product"
 
 
+@pytest.mark.sampled(1)
 @FORMS_AND_TYPES
 @pytest.mark.parametrize("swap", [False, True])
 def test_a_map_and_a_vector(swap: bool, form: str, unsigned: bool) -> None:
@@ -78,6 +80,7 @@ def test_a_map_and_a_vector(swap: bool, form: str, unsigned: bool) -> None:
     assert [row.kind for row in describe(graph)][2] == "product by vector"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_table_after_a_product_is_fused(form: str) -> None:
     made = maker(form)

@@ -28,6 +28,7 @@ def combined(kind: str, *, unsigned: bool = False, relu: bool = False, scale: fl
     return made
 
 
+@pytest.mark.sampled(2)
 @BOTH_TYPES
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,6 +57,7 @@ def test_codes_that_stand_for_the_same_numbers_need_no_table(kind: str) -> None:
     assert (layer.table is not None) == (kind == "Min")
 
 
+@pytest.mark.sampled(2)
 @BOTH_TYPES
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("vector_first", [False, True])
@@ -73,6 +75,7 @@ def test_a_map_and_a_vector(vector_first: bool, kind: str, unsigned: bool) -> No
     assert KINDS[kind][0] in layer_types(graph)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_table_after_it_is_fused(kind: str) -> None:
     """What is between is compared as well: of a minimum it is a table of what the layer compares."""
@@ -83,6 +86,7 @@ def test_a_table_after_it_is_fused(kind: str) -> None:
     assert graph.layers[-1].table is not None
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_of_a_tensor_and_a_function_of_it_is_a_table(kind: str) -> None:
     made = Maker(np.random.default_rng(1), "qdq", False, TINY)

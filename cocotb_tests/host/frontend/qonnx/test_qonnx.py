@@ -91,6 +91,7 @@ def after(net: QonnxNetwork, x: str, rng: np.random.Generator, spread: float) ->
     return net.pool(x, 2, 1) if after == 0 and is_large() else x
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(10))
 def test_drawn_networks(seed: int):
     graph = assert_same(drawn(seed))
@@ -129,6 +130,7 @@ def hybrid(seed: int, *, spread: float = 0.7) -> bytes:
     return net.model(net.quant(x, 2.0**-3))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seed", range(3))
 def test_hybrid_networks(seed: int):
     graph = assert_same(hybrid(seed))
@@ -137,6 +139,7 @@ def test_hybrid_networks(seed: int):
     assert not {"Conv", "Gemm", "MatMul"} & on_host(graph)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("seed", "bits"), [(0, 8), (1, 8), (2, 8), (4, 8), (0, 4), (1, 4), (3, 2), (5, 2)])
 def test_quantised_results_of_binary_products(seed: int, bits: int):
     # Any batch normalisation: of one layer, or of two where its bias is no whole number of the sums'.
@@ -159,6 +162,7 @@ def test_a_whole_bias_needs_one_layer():
     assert layer_names(graph) == ["Pointwise", "BinaryConvolution"]
 
 
+@pytest.mark.regress
 def test_integers_after_a_batch_normalisation_are_noted():
     net = QonnxNetwork((3, 6, 6))
     x = net.norm(net.conv(net.quant("x", 2.0**-5), net.integers((8, 3, 3, 3))), 2.0)
@@ -193,6 +197,7 @@ def test_the_greatest_sum_of_a_channel_is_among_those_that_are_tried(monkeypatch
         np.testing.assert_array_equal(found[0], np.maximum(np.rint(wanted * 16), 0) / 16)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("zero_point", [0.0, 4.0])
 def test_a_zero_point_after_a_product_is_noted(zero_point: float):
     # It is added before the numbers are rounded, so that ties may go the other way.
@@ -202,6 +207,7 @@ def test_a_zero_point_after_a_product_is_noted(zero_point: float):
     assert bool(graph.notes) == (zero_point != 0)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("features", [3, 255, 256, 300, 1000])
 def test_sums_of_many_values_are_counted_in_parts(features: int, bias: bool):
@@ -262,6 +268,7 @@ def test_series():
     assert_same(net.model(net.bipolar(net.norm(x, 4.0))))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "given",
     [
@@ -285,6 +292,7 @@ def test_every_quantised_input(given: dict[str, object]):
     assert isinstance(graph.layers[0], Pointwise if given.get("bits") == 1.0 else Convolution)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("quantised", [False, True])
 @pytest.mark.parametrize("dtype", [onnx.TensorProto.INT8, onnx.TensorProto.UINT8])
 def test_inputs_of_integers(dtype: int, quantised: bool):
@@ -297,6 +305,7 @@ def test_inputs_of_integers(dtype: int, quantised: bool):
     assert not graph.head
 
 
+@pytest.mark.regress
 def test_requantised_numbers_are_a_table():
     net = QonnxNetwork((3, 6, 6))
     x = net.conv(net.quant("x"), net.integers((4, 3, 3, 3)))
@@ -338,6 +347,7 @@ def test_a_last_layer_of_other_weights_is_the_hosts(weights: str):
     assert "Gemm" in on_host(graph)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("scale", [0.1, 0.3])
 def test_scales_that_round_are_exact_or_refused(scale: float):
     accepted = 0
@@ -363,6 +373,7 @@ def _refusal(data: bytes) -> str:
     return ""
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
 def test_exports_of_brevitas(path: Path):
     data = path.read_bytes()
@@ -373,11 +384,13 @@ def test_exports_of_brevitas(path: Path):
     assert not {"Conv", "Gemm", "MatMul", "BatchNormalization"} & on_host(graph)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("path", EXPORTS, ids=lambda path: path.stem)
 def test_exports_on_the_core(path: Path):
     assert_right(verify(path.read_bytes(), ENGINES, 2))
 
 
+@pytest.mark.regress
 def test_commands_take_a_file(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     path = EXPORTS[0]
@@ -395,6 +408,7 @@ def test_commands_take_a_file(tmp_path: Path, monkeypatch, capsys):
     capsys.readouterr()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("eight_bits", [False, True])
 @pytest.mark.parametrize("shift", [-1.0, 0.0, 0.4, 1.0])
 def test_pooling_in_front_of_falling_signs(shift: float, eight_bits: bool):
@@ -421,6 +435,7 @@ def test_signs_that_hardly_ever_change():
         np.testing.assert_array_equal(assert_graph(graph, feeds)[net.nodes[-1].output[0]], wanted)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "given",
     [
@@ -444,6 +459,7 @@ def test_quantised_sums(second: str, relu: bool, given: dict[str, object]):
     assert ("Add" in layer_names(graph)) == (second in operand)
 
 
+@pytest.mark.regress
 def test_digits():
     data = digits.brevitas_model_path().read_bytes()
     graph = import_model(data)

@@ -48,6 +48,7 @@ AVERAGES: dict[str, tuple[Operator, float]] = {
 FORMS = {"int8": {}, "uint8": {"signed": 0}, "uint4": {"signed": 0, "bits": 4.0}, "narrow": {"narrow": 1}}
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("name", "form"),
     [*((name, "int8") for name in AVERAGES), *(("windows of 4", form) for form in FORMS if form != "int8")],
@@ -62,6 +63,7 @@ def test_averages_between_products(name: str, form: str):
     assert AveragePool in map(type, graph.layers)
 
 
+@pytest.mark.regress
 def test_the_host_averages_at_the_ends_as_it_stands():
     """Between products these scales are refused: they decide ties."""
     net = QonnxNetwork((4, 8, 8))
@@ -134,6 +136,7 @@ REFUSED: dict[str, tuple[Operator, str]] = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", REFUSED)
 def test_the_average_is_named(name: str):
     net = QonnxNetwork((4, 8, 8))
@@ -173,6 +176,7 @@ NORMALISATIONS = {
 }
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", NORMALISATIONS)
 def test_normalisation_by_what_is_read(name: str):
     net = QonnxNetwork((4, 8, 8))

@@ -49,6 +49,7 @@ def written(data: bytes) -> dict[str, np.ndarray]:
     return {"weights": values[node.input[3]], "scale": values[node.input[4]], "bias": values[node.input[6]]}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("signed", [0, 1])
 @pytest.mark.parametrize("bits", [2.0, 4.0, 8.0])
 @pytest.mark.parametrize("inputs", [50, 400, 4000])
@@ -67,6 +68,7 @@ def test_scale_and_bias_are_the_files(inputs: int, bits: float, signed: int):
         assert abs(int(bias) - real / slope) <= Fraction(1, 2) + Fraction(1, 32)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(3))
 def test_codes_are_those_of_exact_arithmetic_or_next_to_a_tie(seed: int):
     data, biases = product(seed, 400, 8.0, signed=seed % 2)
@@ -115,6 +117,7 @@ def test_channels_of_one_code():
         np.testing.assert_allclose(found, results, atol=2.0**-5, rtol=0)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bits", [2.0, 3.0, 8.0])
 @pytest.mark.parametrize("operator", ["Tanh", "Abs"])
 def test_functions_that_are_no_line(operator: str, bits: float):

@@ -165,6 +165,7 @@ def compare(seed: int) -> tuple[str, int]:
     return ("noted" if graph.notes else "exact"), compared
 
 
+@pytest.mark.regress
 def test_codes_of_drawn_products():
     found = [compare(seed) for seed in range(20)]
     kinds = [kind for kind, _ in found]
@@ -178,6 +179,7 @@ def test_codes_of_more_drawn_products():
     assert sum(count for _, count in found) > 1_000_000
 
 
+@pytest.mark.regress
 def test_a_slope_that_is_off_is_seen(monkeypatch):
     """By one part in a thousand."""
     import lutterfly.host.frontend.qonnx.fitting.fit as fitting  # noqa: PLC0415

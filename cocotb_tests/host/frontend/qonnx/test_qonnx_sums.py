@@ -241,6 +241,7 @@ def in_two_layers(wanted: Wanted, zero_point: int) -> np.ndarray:
     return np.clip(np.rint(scaled) + zero_point, -128, 127).astype(np.int64)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("n", "zero_point"), [(5, 0), (81, -128), (576, 3), (1152, 0), (4608, 127)])
 def test_two_layers_give_the_codes_of_any_batch_normalisation(n: int, zero_point: int):
     wanted = wanted_codes(n, 32, n, zero_point)

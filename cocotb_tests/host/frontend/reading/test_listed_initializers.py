@@ -31,6 +31,7 @@ def listed(model: onnx.ModelProto, ir_version: int) -> bytes:
     return model.SerializeToString()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("form", ["qdq", "qop", "uint8", "binary", "brevitas"])
 def test_listed_initializers_are_constants(form: str) -> None:
     path = EXAMPLES / f"digits_{form}.onnx"

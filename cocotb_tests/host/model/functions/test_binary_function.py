@@ -111,6 +111,7 @@ def test_every_operator_set_has_it(opset: int):
         assert_runs(*drawn(seed), opset=opset)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("bias", [0, 7])
 def test_scales_are_not_multiplied_into_the_weights(bias: int):
     """ONNX Runtime does that to a convolution and a product right after it, and then rounds every weight: the inner

@@ -33,6 +33,7 @@ def assert_runs(stages: Stages, finish: Finish, zero_point: int, codes: np.ndarr
     np.testing.assert_array_equal(found, np.moveaxis(wanted, -1, 1))
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("extreme", [False, True])
 @pytest.mark.parametrize("direction", Direction)
 @pytest.mark.parametrize(("inputs", "outputs"), SIZES)
@@ -50,6 +51,7 @@ def test_bytes_are_the_golden_ones(inputs: int, outputs: int, direction: Directi
         assert_runs(stages, random_finish(outputs, seed), zero_point, codes.astype(np.int8))
 
 
+@pytest.mark.regress
 @settings(max_examples=40, deadline=None)
 @given(patterns(most=256), st.integers(0, 1 << 20), st.integers(0, 3), st.booleans())
 def test_any_pattern_gives_the_golden_bytes(pattern: Pattern, seed: int, spatial: int, extreme: bool):

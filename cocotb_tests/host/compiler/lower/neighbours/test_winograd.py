@@ -51,6 +51,7 @@ def computes(plan: Plan, index: int) -> list[Command]:
     return [command for job in plan.computes for command in job if command.layer == index]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("config", ARRAYS, ids=name_of)
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 1500), marks=pytest.mark.regress)], ids=str)
 def test_no_byte_differs(config: Config, seeds: range, always: None) -> None:
@@ -63,6 +64,7 @@ def test_no_byte_differs(config: Config, seeds: range, always: None) -> None:
     assert along == {0, 1}
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("seeds", [range(16), pytest.param(range(16, 300), marks=pytest.mark.regress)], ids=str)
 def test_no_byte_differs_in_parts(seeds: range, always: None) -> None:
     """Parts begin at any row and column, and end with a pair or with one pixel."""
@@ -90,6 +92,7 @@ def test_words_with_a_weight_at_a_single_tap_are_read(kernel: tuple[int, int], a
     assert differing_bytes(graph, encode(plan), config, order=ORDERS[0]) == 0
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("spread_by", SpreadBy, ids=str)
 def test_no_byte_differs_on_several_cores(spread_by: SpreadBy, always: None) -> None:
     config = dataclasses.replace(ARRAYS[2], cluster=ClusterConfig(2))
@@ -179,6 +182,7 @@ def test_there_is_room_for_lists_and_weights(memory: dict[str, int], count: int)
     assert len(of_plan(planned(graph, with_winograd(array(16, 16, 8, **sizes))))) == count
 
 
+@pytest.mark.regress
 def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(always: None) -> None:
     """So no byte beside the output is written, and nothing is waited for that is not needed."""
     rng, config, parts = np.random.default_rng(0), ARRAYS[2], 0
@@ -214,6 +218,7 @@ def test_inputs_without_a_connection_are_not_waited_for(always: None) -> None:
     np.testing.assert_array_equal(np.unique(read), np.unique(wanted))
 
 
+@pytest.mark.regress
 def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -> None:
     """Else it could lie beyond the memory: so would the last input of a single output."""
     config, single = ARRAYS[1], 0
@@ -233,6 +238,7 @@ def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -
     assert single > 10
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("config", sweep(CORES, kept=CORES[1:]), ids=name_of)
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 80), marks=pytest.mark.regress)], ids=str)
 def test_bytes_and_cycles_on_the_core(config: Config, seeds: range, always: None) -> None:
