@@ -45,6 +45,7 @@ def test_core_is_clean(preset: str, cluster: ClusterConfig, top: Top, tmp_path: 
     assert lint(source) == ""
 
 
+@pytest.mark.regress
 def test_board_is_clean(tmp_path: Path) -> None:
     board = BOARDS["ulx3s-25f"]
     core = TopUart(PRESETS[board.preset], clock_hz=board.core_hz)

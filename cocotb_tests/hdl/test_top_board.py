@@ -62,6 +62,7 @@ class Bench(wiring.Component):
         return m
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     "options",
     [

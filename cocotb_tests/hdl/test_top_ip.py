@@ -120,6 +120,7 @@ def test_vivado_is_told_what_belongs_to_the_clock() -> None:
     assert '"SENSITIVITY LEVEL_HIGH" *)\n  output interrupt;' in module
 
 
+@pytest.mark.regress
 @needs_yosys
 def test_digits(simulate, tmp_path: Path) -> None:
     """The very text that users get, but for the name of its module."""

@@ -251,6 +251,7 @@ MUTATIONS = (
 )
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -513,6 +513,7 @@ class ForesightProof(Proof):
         return queue.level + output.valid
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     "config",
     [
@@ -553,6 +554,7 @@ def _changes(name: str) -> dict:
     }[name]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("config", "change"),
     [
