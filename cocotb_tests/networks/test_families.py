@@ -143,7 +143,6 @@ BLOCK, BLOCKS = len(FAMILIES), 67
 LATE, REFUSED = 1, 1
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", sweeps.sweep([*QUICK, *QUICK_COMBINED], kept={*QUICK, *QUICK_COMBINED} - {*ON_ODD}))
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()

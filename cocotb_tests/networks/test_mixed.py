@@ -106,11 +106,12 @@ BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (
 REFUSED, OFF = 2, 1
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(
     ("config_name", "seed"),
     [
-        # Nothing else runs on that one.
-        pytest.param(name, seed, marks=[pytest.mark.regress] * name.startswith("least"))
+        # A simulator is built for each of the other accelerators.
+        pytest.param(name, seed, marks=[pytest.mark.regress] * (name not in PRESETS))
         for names in (QUICK, CLUSTERS)
         for name, seeds in names.items()
         for seed in seeds
