@@ -75,6 +75,7 @@ def runs_a_digit(
 
 
 @pytest.mark.regress
+@pytest.mark.long
 def test_a_small_boards_netlist(tmp_path: Path) -> None:
     """With multipliers that work once and twice a cycle."""
     cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, is_pumped=True)
@@ -83,6 +84,7 @@ def test_a_small_boards_netlist(tmp_path: Path) -> None:
 
 
 @pytest.mark.regress
+@pytest.mark.long
 def test_the_netlist_of_the_largest_board(tmp_path: Path) -> None:
     board = BOARDS["ulx3s-85f"]
     runs_a_digit(PRESETS[board.preset], board.name, board.core_mhz, small_digits(), tmp_path)
