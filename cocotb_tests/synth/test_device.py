@@ -67,7 +67,7 @@ def test_dimensions_are_those_of_project_trellis() -> None:
     assert {name: device.tiles for name, device in DEVICES.items()} == wanted
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.regress
 @needs_tools
 @pytest.mark.parametrize("name", DEVICES)
 def test_nextpnr_places_a_block_on_every_site(name: str, tmp_path: Path) -> None:

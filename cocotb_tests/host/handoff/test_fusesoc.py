@@ -14,6 +14,7 @@ from lutterfly.host.simulation.build import verilog
 from lutterfly.host.simulation.top import IP
 
 
+@pytest.mark.regress
 def test_it_names_the_verilog_beside_it_and_its_top(tmp_path: Path) -> None:
     path = tmp_path / "accelerator.v"
     assert main.main(["verilog", "-o", str(path), "--core", "--config", "tiny"]) == 0

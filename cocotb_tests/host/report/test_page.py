@@ -124,6 +124,7 @@ def test_a_browser_draws_it_without_a_complaint(opened: Opened) -> None:
     assert opened.document.count('class="main-svg"') >= len(FIGURES)
 
 
+@pytest.mark.sampled(1)
 def test_every_layer_is_named_and_no_name_hides_another(network: str, opened: Opened) -> None:
     _, facts = report_of(network)
     for figure in ("timeline", "shares"):

@@ -106,6 +106,7 @@ def test_weights_that_no_memory_holds_come_in_parts_on_the_core() -> None:
     assert_right(verify(LARGE.model(), SMALL, samples=1))
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("spread_by", SpreadBy)
 def test_several_cores(spread_by: SpreadBy) -> None:
     """Each loads what it has computed itself, from where it has put it."""
