@@ -9,6 +9,7 @@ import pytest
 from amaranth.lib import wiring
 from cocotb_tools.runner import get_results, get_runner
 
+import amaranth_simulator
 import components
 from lutterfly.hdl.parts.platforms import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
@@ -31,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption(
         "--simulator-cache", type=Path, default=cache.default_root() / "cocotb", help="where simulator builds are kept"
+    )
+    parser.addoption(
+        "--simulator",
+        choices=("amaranth", "verilator"),
+        default="amaranth",
+        help="what components run in, but for tests marked `verilator`",
     )
     parser.addoption(
         "--quick-build", action="store_true", help="compile without optimisation: for what is built once and run once"
@@ -64,6 +71,14 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
     # The simulator's Python imports the module by its name.
     monkeypatch.syspath_prepend(request.path.parent)
 
+    in_amaranth = request.config.getoption("--simulator") == "amaranth" and not request.node.get_closest_marker("verilator")
+
+    def check(results: Path, output: str) -> None:
+        total, failed = get_results(results)
+        assert total, "no cocotb test ran"
+        if failed:
+            pytest.fail(f"cocotb failed:\n{output}", pytrace=False)
+
     def run(
         dut: wiring.Component | str,
         *,
@@ -71,11 +86,16 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         testcase: str | None = None,
         platform: Platform = ASSERTED,
     ) -> None:
+        results, log = tmp_path / "results.xml", tmp_path / "cocotb.log"
+        if in_amaranth and not isinstance(dut, str):
+            output = amaranth_simulator.run_tests(
+                dut, request.path.stem, platform=platform, env=env or {}, testcase=testcase, results=results
+            )
+            check(results, output)
+            return
         text = dut if isinstance(dut, str) else to_verilog(dut, platform=platform, name="dut")
         root = request.config.getoption("--simulator-cache")
         built = components.built(text, root, quick=request.config.getoption("--quick-build"))
-        results = tmp_path / "results.xml"
-        log = tmp_path / "cocotb.log"
         try:
             get_runner("verilator").test(
                 hdl_toplevel="dut",

@@ -1,0 +1,328 @@
+"""Amaranth's simulator as one that cocotb drives, in the test's own process.
+
+cocotb reaches a simulator through the functions of one module, ``cocotb.simulator``: look a port up, read it, write it,
+call back at a time, at a change, or when all has settled. A program that loads Python gives it these functions;
+here :class:`Kernel` does, around Amaranth's simulator. So test files, benches, tasks, triggers, values, time limits,
+seeds and cocotbext's models are what they are with Verilator, and none of them has a stand-in.
+
+Within an instant the order is that of cocotb's own program for Verilator: what was written settles, then changes are
+told, until nothing is written any more; then it is read-only. An edge is told when registers have taken it.
+Clocks change after whatever is written with them, so that registers see it settled.
+
+What the design asserts raises AssertionError in Amaranth's simulator; it ends the run, and fails all its tests.
+"""
+
+from __future__ import annotations
+
+import heapq
+import io
+import itertools
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import cocotb
+import cocotb._gpi_triggers
+import cocotb.handle
+import cocotb.regression
+import cocotb.simtime
+import cocotb.simulator
+import pytest
+from amaranth.hdl import Cat, ClockDomain, Fragment, Signal, Value
+from amaranth.lib import wiring
+from amaranth.sim import Simulator, SimulatorContext
+
+from lutterfly.hdl.parts.platforms import Platform
+
+#: A step is a picosecond, as with Verilator.
+_PRECISION = -12
+_SEED = 1
+
+
+def run_tests(
+    component: wiring.Component,
+    module: str,
+    *,
+    platform: Platform,
+    env: Mapping[str, str],
+    testcase: str | None,
+    results: Path,
+) -> str:
+    """Run the cocotb tests of a module on a component.
+
+    Parameters
+    ----------
+    module : str
+        Its name; it is imported anew, with ``env`` in the environment.
+    testcase : str, optional
+        The only test to run.
+    results : Path
+        Where cocotb writes its report, which says what failed.
+
+    Returns
+    -------
+    str
+        What cocotb logged of failures.
+    """
+    kernel, output = Kernel(component, platform), io.StringIO()
+    log, handler = logging.getLogger("cocotb"), logging.StreamHandler(output)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # As in a simulator's Python: cocotbext's models call what cocotb deprecates.
+        warnings.simplefilter("default")
+        for name, value in (env | {"COCOTB_RESULTS_FILE": str(results)}).items():
+            patch.setenv(name, value)
+        for name in Kernel.GIVEN:
+            patch.setattr(cocotb.simulator, name, getattr(kernel, name))
+        patch.setattr(cocotb, "top", cocotb.handle.HierarchyObject(kernel, "dut"), raising=False)
+        patch.setattr(cocotb, "log", logging.getLogger("test"), raising=False)
+        patch.setattr(cocotb, "is_simulation", True)
+        patch.setattr(cocotb, "SIM_NAME", "Amaranth", raising=False)
+        patch.setattr(cocotb, "RANDOM_SEED", _SEED, raising=False)
+        patch.setattr(cocotb.simtime, "time_precision", _PRECISION)
+        patch.setattr(cocotb._gpi_triggers, "_current_gpi_trigger", cocotb._gpi_triggers.Timer(1))
+        patch.setattr(cocotb.handle, "_handle2obj", {})
+        log.addHandler(handler)
+        try:
+            manager = cocotb.regression.RegressionManager()
+            manager.discover_tests(module)
+            if testcase:
+                manager.add_filters(f"{testcase}$")
+                manager.set_mode(cocotb.regression.RegressionMode.TESTCASE)
+            kernel.run(manager)
+        finally:
+            log.removeHandler(handler)
+            sys.modules.pop(module, None)
+    return output.getvalue()
+
+
+@dataclass(eq=False)
+class Callback:
+    """What is to be called once; cocotb's ``sim_callback``."""
+
+    function: Callable[[], Any]
+    edge: int = cocotb.simulator.VALUE_CHANGE
+    is_off: bool = False
+
+    def deregister(self) -> None:
+        """Call it no more."""
+        self.is_off = True
+
+
+class Port:
+    """A signal of the component; cocotb's ``sim_obj``, with the type that it has in Verilog."""
+
+    def __init__(self, kernel: Kernel, name: str, signal: Signal, *, is_clock: bool = False):
+        self.signal = signal
+        self.is_clock = is_clock
+        self.callbacks: list[Callback] = []
+        self.seen = 0
+        self._kernel = kernel
+        self._name = name
+        self._width = len(signal)
+        self._mask = (1 << self._width) - 1
+
+    def read(self) -> int:
+        """Its value, as an unsigned integer."""
+        return self._kernel.context.get(self.signal) & self._mask
+
+    def get_name_string(self) -> str:
+        return self._name
+
+    def get_type(self) -> int:
+        return cocotb.simulator.LOGIC if self._width == 1 else cocotb.simulator.PACKED
+
+    def get_type_string(self) -> str:
+        return "Signal"
+
+    def get_definition_name(self) -> str:
+        return ""
+
+    def get_definition_file(self) -> str:
+        return ""
+
+    def get_num_elems(self) -> int:
+        return self._width
+
+    def get_range(self) -> tuple[int, int, int]:
+        return self._width - 1, 0, cocotb.simulator.RANGE_DOWN
+
+    def get_const(self) -> bool:
+        return False
+
+    def get_signed(self) -> bool:
+        return False
+
+    def get_signal_val_binstr(self) -> str:
+        return f"{self.read():0{self._width}b}"
+
+    def set_signal_val_int(self, action: int, value: int) -> None:
+        if action != cocotb.handle._GPISetAction.DEPOSIT.value:
+            raise NotImplementedError("a port can be deposited to alone")
+        self._kernel.written[self] = value & self._mask
+
+    def set_signal_val_binstr(self, action: int, value: str) -> None:
+        self.set_signal_val_int(action, int(value, 2))
+
+
+class Kernel:
+    """A component in Amaranth's simulator, with cocotb's functions of a simulator; its root handle as well.
+
+    Attributes
+    ----------
+    written : dict of Port to int
+        What is to be written when the callbacks of now have ended.
+    context : SimulatorContext
+        While it runs.
+    """
+
+    #: What ``cocotb.simulator`` is given of it.
+    GIVEN = (
+        "get_sim_time",
+        "stop_simulator",
+        "register_timed_callback",
+        "register_value_change_callback",
+        "register_readonly_callback",
+        "register_rwsynch_callback",
+        "register_nextstep_callback",
+    )
+    context: SimulatorContext
+
+    def __init__(self, component: wiring.Component, platform: Platform):
+        self._simulator = Simulator(Fragment.get(component, platform))
+        self.written: dict[Port, int] = {}
+        self._ports = {}
+        for path, _, value in component.signature.flatten(component):
+            self._add("__".join(map(str, path)), Value.cast(value))
+        # Those that are used: the simulator has made them, and names them nowhere else.
+        for name, domain in self._simulator._design.fragment.domains.items():
+            self._add_clock("" if name == "sync" else f"{name}_", domain)
+        self._watched: list[Port] = []
+        self._timed: list[tuple[int, int, Callback]] = []
+        self._order = itertools.count()
+        self._waiting: dict[str, list[Callback]] = {}
+        self._now = 0
+        self._is_stopped = False
+
+    def _add(self, name: str, signal: Signal, **options: bool) -> None:
+        if len(signal):
+            self._ports[name] = Port(self, name, signal, **options)
+
+    def _add_clock(self, prefix: str, domain: ClockDomain) -> None:
+        self._add(f"{prefix}clk", domain.clk, is_clock=True)
+        if domain.rst is not None:
+            self._add(f"{prefix}rst", domain.rst)
+
+    def run(self, manager: cocotb.regression.RegressionManager) -> None:
+        """Run all tests of a regression, one after the other."""
+
+        async def testbench(context: SimulatorContext) -> None:
+            self.context = context
+            manager.start_regression()
+            try:
+                while not self._is_stopped and self._finish_instant():
+                    pass
+            except AssertionError as error:
+                manager.log.error("the design asserts: %s", error)
+            if not self._is_stopped:
+                manager._on_sim_end()
+
+        self._simulator.add_testbench(testbench)
+        self._simulator.run()
+
+    def _finish_instant(self) -> bool:
+        """What is left of this instant, and the beginning of the next one; whether there is one."""
+        while self.written or self._waiting.get("read-write"):
+            while self.written:
+                self._write()
+                self._call(self._changed())
+            self._call(self._waiting.pop("read-write", []))
+        self._call(self._waiting.pop("read-only", []))
+        while self._timed and self._timed[0][2].is_off:
+            heapq.heappop(self._timed)
+        if self._is_stopped or not self._timed:
+            return False
+        self._now = self._timed[0][0]
+        self._call(self._waiting.pop("next step", []))
+        due = []
+        while self._timed and self._timed[0][0] == self._now:
+            due.append(heapq.heappop(self._timed)[2])
+        self._call(due)
+        return True
+
+    def _write(self) -> None:
+        written, self.written = self.written, {}
+        for is_clock in (False, True):
+            if some := {port: value for port, value in written.items() if port.is_clock == is_clock}:
+                word = at = 0
+                for port, value in some.items():
+                    word |= value << at
+                    at += port.get_num_elems()
+                self.context.set(Cat(port.signal for port in some), word)
+
+    def _changed(self) -> list[Callback]:
+        """Callbacks of ports that have changed; those for another edge stay."""
+        found = []
+        for port in self._watched:
+            before, port.seen = port.seen, port.read()
+            if before != port.seen:
+                edge = cocotb.simulator.RISING if port.seen else cocotb.simulator.FALLING
+                met = (edge, cocotb.simulator.VALUE_CHANGE)
+                found += [callback for callback in port.callbacks if callback.edge in met]
+                port.callbacks = [callback for callback in port.callbacks if callback.edge not in met]
+        return found
+
+    @staticmethod
+    def _call(callbacks: list[Callback]) -> None:
+        for callback in callbacks:
+            if not callback.is_off:
+                callback.function()
+
+    def get_handle_by_name(self, name: str, _: object = None) -> Port | None:
+        return self._ports.get(name)
+
+    def iterate(self, _: int) -> Iterator[Port]:
+        return iter(self._ports.values())
+
+    def get_name_string(self) -> str:
+        return "dut"
+
+    def get_type_string(self) -> str:
+        return "Module"
+
+    def get_definition_name(self) -> str:
+        return ""
+
+    def get_sim_time(self) -> tuple[int, int]:
+        return self._now >> 32, self._now & 0xFFFF_FFFF
+
+    def stop_simulator(self) -> None:
+        self._is_stopped = True
+
+    def register_timed_callback(self, steps: int, function: Callable[[], Any]) -> Callback:
+        callback = Callback(function)
+        heapq.heappush(self._timed, (self._now + steps, next(self._order), callback))
+        return callback
+
+    def register_value_change_callback(self, port: Port, function: Callable[[], Any], edge: int) -> Callback:
+        if port not in self._watched:
+            self._watched.append(port)
+            port.seen = port.read()
+        port.callbacks.append(callback := Callback(function, edge))
+        return callback
+
+    def register_readonly_callback(self, function: Callable[[], Any]) -> Callback:
+        return self._wait("read-only", function)
+
+    def register_rwsynch_callback(self, function: Callable[[], Any]) -> Callback:
+        return self._wait("read-write", function)
+
+    def register_nextstep_callback(self, function: Callable[[], Any]) -> Callback:
+        return self._wait("next step", function)
+
+    def _wait(self, phase: str, function: Callable[[], Any]) -> Callback:
+        self._waiting.setdefault(phase, []).append(callback := Callback(function))
+        return callback
