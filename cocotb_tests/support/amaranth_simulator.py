@@ -27,14 +27,15 @@ from typing import Any
 
 import cocotb
 import cocotb._gpi_triggers
+import cocotb.clock
 import cocotb.handle
 import cocotb.regression
 import cocotb.simtime
 import cocotb.simulator
 import pytest
-from amaranth.hdl import Cat, ClockDomain, Fragment, Signal, Value
+from amaranth.hdl import ClockDomain, Fragment, Signal, Value
 from amaranth.lib import wiring
-from amaranth.sim import Simulator, SimulatorContext
+from amaranth.sim import Simulator
 
 from lutterfly.hdl.parts.platforms import Platform
 
@@ -85,6 +86,9 @@ def run_tests(
         patch.setattr(cocotb.simtime, "time_precision", _PRECISION)
         patch.setattr(cocotb._gpi_triggers, "_current_gpi_trigger", cocotb._gpi_triggers.Timer(1))
         patch.setattr(cocotb.handle, "_handle2obj", {})
+        # What cocotb does itself for simulators that it does not trust: writes after all callbacks, and clocks.
+        patch.setattr(cocotb.handle, "_schedule_write", lambda _, write, action, value: write(action.value, value))
+        patch.setattr(cocotb.clock, "_trust_inertial", True)
         log.addHandler(handler)
         try:
             manager = cocotb.regression.RegressionManager()
@@ -116,7 +120,6 @@ class Port:
     """A signal of the component; cocotb's ``sim_obj``, with the type that it has in Verilog."""
 
     def __init__(self, kernel: Kernel, name: str, signal: Signal, *, is_clock: bool = False):
-        self.signal = signal
         self.is_clock = is_clock
         self.callbacks: list[Callback] = []
         self.seen = 0
@@ -124,10 +127,17 @@ class Port:
         self._name = name
         self._width = len(signal)
         self._mask = (1 << self._width) - 1
+        self._is_signed = signal.shape().signed
+        # Its place in the engine, since expressions, which the public functions take, cost ten times as much.
+        self._slot = kernel.engine.state.slots[kernel.engine.state.get_signal(signal)]
 
     def read(self) -> int:
         """Its value, as an unsigned integer."""
-        return self._kernel.context.get(self.signal) & self._mask
+        return self._slot.curr & self._mask
+
+    def write(self, value: int) -> None:
+        """Give it a value, which the next step of the design takes."""
+        self._slot.update(value - self._mask - 1 if self._is_signed and value > self._mask >> 1 else value)
 
     def get_name_string(self) -> str:
         return self._name
@@ -168,6 +178,27 @@ class Port:
         self.set_signal_val_int(action, int(value, 2))
 
 
+class Clock:
+    """A clock that needs no task; cocotb's ``cpp_clock``."""
+
+    def __init__(self, kernel: Kernel, port: Port):
+        self._kernel = kernel
+        self._port = port
+
+    def start(self, period: int, high: int, starts_high: bool, _: int) -> None:
+        """Run from now on; times are in steps."""
+        self._steps = (period - high, high)
+        self._set(int(starts_high))
+
+    def stop(self) -> None:
+        """Stay at the present level."""
+        self._next.deregister()
+
+    def _set(self, level: int) -> None:
+        self._kernel.written[self._port] = level
+        self._next = self._kernel.register_timed_callback(self._steps[level], lambda: self._set(1 - level))
+
+
 class Kernel:
     """A component in Amaranth's simulator, with cocotb's functions of a simulator; its root handle as well.
 
@@ -175,8 +206,8 @@ class Kernel:
     ----------
     written : dict of Port to int
         What is to be written when the callbacks of now have ended.
-    context : SimulatorContext
-        While it runs.
+    engine
+        Amaranth's.
     """
 
     #: What ``cocotb.simulator`` is given of it.
@@ -188,11 +219,12 @@ class Kernel:
         "register_readonly_callback",
         "register_rwsynch_callback",
         "register_nextstep_callback",
+        "clock_create",
     )
-    context: SimulatorContext
 
     def __init__(self, component: wiring.Component, platform: Platform):
         self._simulator = Simulator(Fragment.get(component, platform))
+        self.engine = self._simulator._engine
         self.written: dict[Port, int] = {}
         self._ports = {}
         for path, _, value in component.signature.flatten(component):
@@ -218,20 +250,15 @@ class Kernel:
 
     def run(self, manager: cocotb.regression.RegressionManager) -> None:
         """Run all tests of a regression, one after the other."""
-
-        async def testbench(context: SimulatorContext) -> None:
-            self.context = context
-            manager.start_regression()
-            try:
-                while not self._is_stopped and self._finish_instant():
-                    pass
-            except AssertionError as error:
-                manager.log.error("the design asserts: %s", error)
-            if not self._is_stopped:
-                manager._on_sim_end()
-
-        self._simulator.add_testbench(testbench)
-        self._simulator.run()
+        self.engine.step_design()
+        manager.start_regression()
+        try:
+            while not self._is_stopped and self._finish_instant():
+                pass
+        except AssertionError as error:
+            manager.log.error("the design asserts: %s", error)
+        if not self._is_stopped:
+            manager._on_sim_end()
 
     def _finish_instant(self) -> bool:
         """What is left of this instant, and the beginning of the next one; whether there is one."""
@@ -256,12 +283,10 @@ class Kernel:
     def _write(self) -> None:
         written, self.written = self.written, {}
         for is_clock in (False, True):
-            if some := {port: value for port, value in written.items() if port.is_clock == is_clock}:
-                word = at = 0
-                for port, value in some.items():
-                    word |= value << at
-                    at += port.get_num_elems()
-                self.context.set(Cat(port.signal for port in some), word)
+            if some := [port for port in written if port.is_clock == is_clock]:
+                for port in some:
+                    port.write(written[port])
+                self.engine.step_design()
 
     def _changed(self) -> list[Callback]:
         """Callbacks of ports that have changed; those for another edge stay."""
@@ -322,6 +347,9 @@ class Kernel:
 
     def register_nextstep_callback(self, function: Callable[[], Any]) -> Callback:
         return self._wait("next step", function)
+
+    def clock_create(self, port: Port) -> Clock:
+        return Clock(self, port)
 
     def _wait(self, phase: str, function: Callable[[], Any]) -> Callback:
         self._waiting.setdefault(phase, []).append(callback := Callback(function))
