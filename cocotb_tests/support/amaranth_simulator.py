@@ -5,8 +5,9 @@ call back at a time, at a change, or when all has settled. A program that loads 
 here :class:`Kernel` does, around Amaranth's simulator. So test files, benches, tasks, triggers, values, time limits,
 seeds and cocotbext's models are what they are with Verilator, and none of them has a stand-in.
 
-Within an instant the order is that of cocotb's own program for Verilator: what was written settles, then changes are
-told, until nothing is written any more; then it is read-only. An edge is told when registers have taken it.
+Within an instant the order is that of cocotb's own program for Verilator: what was written is told, then the design
+settles, and what has changed of it is told, until nothing is written any more; then it is read-only. So whoever waits
+for an edge sees registers as they were before it, and what is written then, they take at the next one.
 Clocks change after whatever is written with them, so that registers see it settled.
 
 What the design asserts raises AssertionError in Amaranth's simulator; it ends the run, and fails all its tests.
@@ -18,9 +19,11 @@ import heapq
 import io
 import itertools
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +35,7 @@ import cocotb.handle
 import cocotb.regression
 import cocotb.simtime
 import cocotb.simulator
+import cocotb.triggers
 import pytest
 from amaranth.hdl import ClockDomain, Fragment, Signal, Value
 from amaranth.lib import wiring
@@ -41,7 +45,10 @@ from lutterfly.hdl.parts.platforms import Platform
 
 #: A step is a picosecond, as with Verilator.
 _PRECISION = -12
+#: Of cocotb, which adds a number of its own for each test; $COCOTB_RANDOM_SEED changes it.
 _SEED = 1
+#: Two states for those of a Logic, as in Verilator: cocotbext's models write X while nothing is valid.
+_TWO_STATES = str.maketrans("UXZWLH-", "0000010")
 
 
 def run_tests(
@@ -49,58 +56,71 @@ def run_tests(
     module: str,
     *,
     platform: Platform,
+    folder: Path,
     env: Mapping[str, str],
     testcase: str | None,
-    results: Path,
-) -> str:
-    """Run the cocotb tests of a module on a component.
+) -> tuple[Path, str]:
+    """Run the cocotb tests of a module, or the one named ``testcase``, on a component.
 
     Parameters
     ----------
     module : str
         Its name; it is imported anew, with ``env`` in the environment.
-    testcase : str, optional
-        The only test to run.
-    results : Path
-        Where cocotb writes its report, which says what failed.
+    folder : Path
+        Where cocotb's report is written.
 
     Returns
     -------
+    Path
+        cocotb's report.
     str
-        What cocotb logged of failures.
+        What it logged of tests that failed.
     """
-    kernel, output = Kernel(component, platform), io.StringIO()
+    kernel, results, output = Kernel(component, platform), folder / "results.xml", io.StringIO()
     log, handler = logging.getLogger("cocotb"), logging.StreamHandler(output)
-    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
-        # As in a simulator's Python: cocotbext's models call what cocotb deprecates.
-        warnings.simplefilter("default")
-        for name, value in (env | {"COCOTB_RESULTS_FILE": str(results)}).items():
-            patch.setenv(name, value)
-        for name in Kernel.GIVEN:
-            patch.setattr(cocotb.simulator, name, getattr(kernel, name))
-        patch.setattr(cocotb, "top", cocotb.handle.HierarchyObject(kernel, "dut"), raising=False)
-        patch.setattr(cocotb, "log", logging.getLogger("test"), raising=False)
-        patch.setattr(cocotb, "is_simulation", True)
-        patch.setattr(cocotb, "SIM_NAME", "Amaranth", raising=False)
-        patch.setattr(cocotb, "RANDOM_SEED", _SEED, raising=False)
-        patch.setattr(cocotb.simtime, "time_precision", _PRECISION)
-        patch.setattr(cocotb._gpi_triggers, "_current_gpi_trigger", cocotb._gpi_triggers.Timer(1))
-        patch.setattr(cocotb.handle, "_handle2obj", {})
-        # What cocotb does itself for simulators that it does not trust: writes after all callbacks, and clocks.
-        patch.setattr(cocotb.handle, "_schedule_write", lambda _, write, action, value: write(action.value, value))
-        patch.setattr(cocotb.clock, "_trust_inertial", True)
-        log.addHandler(handler)
-        try:
+    handler.setLevel(logging.WARNING)
+    log.addHandler(handler)
+    try:
+        with _given(kernel, {**env, "COCOTB_RESULTS_FILE": str(results)}):
             manager = cocotb.regression.RegressionManager()
             manager.discover_tests(module)
             if testcase:
                 manager.add_filters(f"{testcase}$")
                 manager.set_mode(cocotb.regression.RegressionMode.TESTCASE)
             kernel.run(manager)
-        finally:
-            log.removeHandler(handler)
-            sys.modules.pop(module, None)
-    return output.getvalue()
+    finally:
+        log.removeHandler(handler)
+        sys.modules.pop(module, None)
+    return results, output.getvalue() if manager.failures else ""
+
+
+@contextmanager
+def _given(kernel: Kernel, env: Mapping[str, str]) -> Iterator[None]:
+    """Give cocotb this simulator, and what it finds out when one loads it."""
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        # cocotbext's models call what cocotb deprecates.
+        warnings.simplefilter("default")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        for name in Kernel.GIVEN:
+            patch.setattr(cocotb.simulator, name, getattr(kernel, name))
+        for name, value in {
+            "is_simulation": True,
+            "log": logging.getLogger("test"),
+            "RANDOM_SEED": int(os.environ.get("COCOTB_RANDOM_SEED", _SEED)),
+            "SIM_NAME": "Amaranth",
+            "top": cocotb.handle.HierarchyObject(kernel, "dut"),
+        }.items():
+            patch.setattr(cocotb, name, value, raising=False)
+        patch.setattr(cocotb.simtime, "time_precision", _PRECISION)
+        patch.setattr(cocotb.handle, "_handle2obj", {})
+        # The last simulation may have ended while it was read-only.
+        patch.setattr(cocotb._gpi_triggers, "_current_gpi_trigger", cocotb.triggers.Timer(1))
+        # What cocotb does itself where it does not trust a simulator: writes after all callbacks, and clocks.
+        patch.setattr(cocotb.handle, "_schedule_write", lambda _, write, action, value: write(action.value, value))
+        patch.setattr(cocotb.clock, "_trust_inertial", True)
+        yield
 
 
 @dataclass(eq=False)
@@ -132,8 +152,8 @@ class Port:
         self._slot = kernel.engine.state.slots[kernel.engine.state.get_signal(signal)]
 
     def read(self) -> int:
-        """Its value, as an unsigned integer."""
-        return self._slot.curr & self._mask
+        """Its value, as an unsigned integer, with what was written just now."""
+        return self._slot.next & self._mask
 
     def write(self, value: int) -> None:
         """Give it a value, which the next step of the design takes."""
@@ -175,7 +195,7 @@ class Port:
         self._kernel.written[self] = value & self._mask
 
     def set_signal_val_binstr(self, action: int, value: str) -> None:
-        self.set_signal_val_int(action, int(value, 2))
+        self.set_signal_val_int(action, int(value.translate(_TWO_STATES), 2))
 
 
 class Clock:
@@ -266,6 +286,8 @@ class Kernel:
             while self.written:
                 self._write()
                 self._call(self._changed())
+                self.engine.step_design()
+                self._call(self._changed())
             self._call(self._waiting.pop("read-write", []))
         self._call(self._waiting.pop("read-only", []))
         while self._timed and self._timed[0][2].is_off:
@@ -282,11 +304,14 @@ class Kernel:
 
     def _write(self) -> None:
         written, self.written = self.written, {}
-        for is_clock in (False, True):
-            if some := [port for port in written if port.is_clock == is_clock]:
-                for port in some:
-                    port.write(written[port])
-                self.engine.step_design()
+        clocks = [port for port in written if port.is_clock]
+        for port, value in written.items():
+            if not port.is_clock:
+                port.write(value)
+        if clocks and len(clocks) < len(written):
+            self.engine.step_design()
+        for port in clocks:
+            port.write(written[port])
 
     def _changed(self) -> list[Callback]:
         """Callbacks of ports that have changed; those for another edge stay."""
