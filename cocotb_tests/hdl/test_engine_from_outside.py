@@ -55,6 +55,7 @@ def test_other_configurations_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None
         compile_graph(graph, dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC)))
 
 
+@pytest.mark.verilator
 def test_network(simulate, monkeypatch: pytest.MonkeyPatch) -> None:
     add_toy(monkeypatch)
     add_borrower(monkeypatch)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.utils import get_sim_time
 
 from benches.core_bench import BASE, END, PAGE, Core
@@ -22,6 +23,7 @@ READ = 12
 NOTHING = Queues(QueueProgram(END, PAGE), QueueProgram(END, 3 * PAGE))
 
 
+@pytest.mark.verilator
 def test_top(simulate) -> None:
     simulate(TopAxi(CONFIG))
 

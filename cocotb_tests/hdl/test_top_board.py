@@ -62,6 +62,7 @@ class Bench(wiring.Component):
         return m
 
 
+@pytest.mark.verilator
 @pytest.mark.parametrize(
     "options",
     [

@@ -28,6 +28,7 @@ RATE_TIMEOUT = 200_000
 FAST = 1_000_000
 
 
+@pytest.mark.verilator
 def test_top(simulate) -> None:
     simulate(TopUart(CONFIG, CLOCK_HZ, rate_timeout=RATE_TIMEOUT))
 

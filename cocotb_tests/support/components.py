@@ -55,21 +55,22 @@ def run_tests(
     str
         What it logged, of a run that failed.
     """
-    results, log = folder / "results.xml", folder / "cocotb.log"
+    results, log, simulator = folder / "results.xml", folder / "cocotb.log", built(text, root, quick=quick)
     try:
         get_runner("verilator").test(
             hdl_toplevel="dut",
             hdl_toplevel_lang="verilog",
             test_module=module,
             testcase=testcase,
-            build_dir=built(text, root, quick=quick),
+            build_dir=simulator,
             test_dir=folder,
             extra_env=env,
             results_xml=str(results),
             log_file=log,
             verbose=False,
         )
-    except SystemExit:
+    except (SystemExit, RuntimeError):
+        # A test failed, or the simulator ended itself, as it does where the design asserts.
         return results, log.read_text(errors="replace") if log.exists() else "no output"
     return results, ""
 

@@ -20,6 +20,7 @@ SIZE = 3 * BEATS * CONFIG.axi.data_bytes
 SOURCE, TARGET = 0x1000, 0x8000
 
 
+@pytest.mark.verilator
 def test_transport(simulate) -> None:
     simulate(Copier(CONFIG))
 

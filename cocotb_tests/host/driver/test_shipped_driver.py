@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.task import bridge
 
 from lutterfly.golden.presets import PRESETS
@@ -20,6 +21,7 @@ from transports.cocotb_transport import start
 CONFIG = PRESETS["tiny"]
 
 
+@pytest.mark.verilator
 def test_driver(simulate) -> None:
     simulate(TopAxi(CONFIG))
 
