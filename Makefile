@@ -11,14 +11,15 @@ REGRESS_TIME_LIMIT_S := 3600
 # gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
 TORCH ?= torch==2.13.0
 
-.PHONY: help demo test test-train check regress mutations synth bitstream requirements browser clean distclean
+.PHONY: help demo test test-train check regress cocotb mutations synth bitstream requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
 	@echo "make test     make check and all tests (JOBS=$(JOBS) at a time)"
 	@echo "make check    form, lint and types, without simulation"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
-	@echo "make regress  make test with the long sweeps"
+	@echo "make regress  make test with the long sweeps, and components in Verilator"
+	@echo "make cocotb   the cocotb regression alone: components and the core in Verilator"
 	@echo "make mutations  break hardware, golden model and host in 350 places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
 	@echo "make bitstream  build/$(BOARD).bit for a board (BOARD=$(BOARD)): a quarter of an hour and more"
@@ -39,7 +40,11 @@ check: .venv/installed
 	$(BIN)/mypy
 
 regress: check .venv/installed-synth browser
-	$(BIN)/python -m pytest -n $(JOBS) -m "regress or not regress" -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S)
+	$(BIN)/python -m pytest -n $(JOBS) --simulator verilator -m "regress or not regress" \
+	    -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S)
+
+cocotb: .venv/installed-synth
+	$(BIN)/python -m pytest -n $(JOBS) --simulator verilator -m cocotb -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-synth

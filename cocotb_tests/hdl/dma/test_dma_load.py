@@ -20,6 +20,7 @@ from lutterfly.golden.units import ErrorCode, Unit
 from sweeps import SWEPT_PRESETS
 
 
+@pytest.mark.verilator
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_load_and_fill(simulate, preset: str) -> None:
     simulate(DmaBench(PRESETS[preset]), env={"PRESET": preset})

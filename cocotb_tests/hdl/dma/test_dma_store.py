@@ -19,6 +19,7 @@ from lutterfly.golden.units import ErrorCode, Unit
 from sweeps import SWEPT_PRESETS
 
 
+@pytest.mark.verilator
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_store(simulate, preset: str) -> None:
     simulate(DmaBench(PRESETS[preset]), env={"PRESET": preset})
