@@ -23,7 +23,7 @@ help:
 	@echo "make test     make check and the tests of every day (JOBS=$(JOBS) at a time): ten minutes"
 	@echo "make check    form, lint and types, without simulation"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
-	@echo "make cocotb   the hardware's tests under cocotb on Verilator, all of them: hours"
+	@echo "make cocotb   the cocotb regression: components and the core in Verilator"
 	@echo "make regress  everything: hours; SHARE=3/20 runs a part of what make test leaves out"
 	@echo "make mutations  break the project in single places, and see that a test notices: hours"
 	@echo "make synth    area and clock of the default configuration, with yosys and nextpnr"
@@ -46,13 +46,12 @@ check: .venv/installed
 	$(BIN)/mypy
 
 cocotb: .venv/installed-synth
-	$(PYTEST) --simulator verilator -m "regress or not regress" -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
-	    cocotb_tests/hdl $(PYTEST_OPTIONS)
+	$(PYTEST) --simulator verilator -m cocotb -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) $(PYTEST_OPTIONS)
 
-# Components run on Verilator here. A share has neither what `make test` runs nor the few tests that take longest.
+# Components run in Verilator here. A share has all that `make test` does not do, except the few tests that take longest.
 regress: check .venv/installed-synth browser
 	$(PYTEST) --simulator verilator -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
-	    $(if $(SHARE),-m "regress and not long" --share $(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
+	    $(if $(SHARE),-m "(regress or cocotb) and not long" --share $(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-synth .venv/installed-train

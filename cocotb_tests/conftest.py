@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from amaranth.lib import wiring
-from cocotb_tools.runner import get_results, get_runner
+from cocotb_tools.runner import get_results
 from hypothesis import HealthCheck, settings
 
-from cocotb_tests.support import components
+from cocotb_tests.support import amaranth_simulator, components
 from lutterfly.hdl.parts.platforms import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.files import progress
@@ -36,6 +36,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--simulator-cache", type=Path, default=cache.default_root() / "cocotb", help="where simulator builds are kept"
     )
     parser.addoption(
+        "--simulator",
+        choices=("amaranth", "verilator"),
+        default="amaranth",
+        help="what components run in; tests marked `verilator` always run in Verilator",
+    )
+    parser.addoption(
         "--quick-build", action="store_true", help="compile without optimisation: for what is built once and run once"
     )
 
@@ -55,16 +61,28 @@ def models_dir(request: pytest.FixtureRequest) -> Path:
     return folder
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what `make cocotb` runs."""
+    for item in items:
+        if "simulate" in getattr(item, "fixturenames", ()):
+            item.add_marker("cocotb")
+
+
 @pytest.fixture
 def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Simulate:
     """Run the cocotb tests of the requesting module on one component, or on the Verilog of a module ``dut``.
 
-    ``simulate(dut, env={})`` elaborates ``dut`` for ``platform`` to Verilog, builds it with Verilator unless the same
-    text was built before, and runs every ``cocotb.test`` of the module (or the one named ``testcase``) with ``env`` in
-    its environment. Several calls in one test are fine.
-    """
+    ``simulate(dut, env={})`` elaborates ``dut`` for ``platform`` and runs every ``cocotb.test`` of the module (or the
+    one named ``testcase``) with ``env`` in its environment. Several calls in one test are fine.
 
-    # The simulator's Python imports the module by its name in the checkout.
+    It runs in Amaranth's simulator (:mod:`cocotb_tests.support.amaranth_simulator`). With ``--simulator verilator``,
+    in a test that is marked `verilator`, and with Verilog it runs in Verilator, which is built unless the same text
+    was built before.
+    """
+    option, is_marked = request.config.getoption, request.node.get_closest_marker("verilator") is not None
+
+    # Either simulator's Python imports the module by its name in the checkout.
     monkeypatch.syspath_prepend(ROOT)
     module = ".".join(request.path.relative_to(ROOT).with_suffix("").parts)
 
@@ -75,29 +93,16 @@ def simulate(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest
         testcase: str | None = None,
         platform: Platform = ASSERTED,
     ) -> None:
-        text = dut if isinstance(dut, str) else to_verilog(dut, platform=platform, name="dut")
-        root = request.config.getoption("--simulator-cache")
-        built = components.built(text, root, quick=request.config.getoption("--quick-build"))
-        results = tmp_path / "results.xml"
-        log = tmp_path / "cocotb.log"
-        try:
-            get_runner("verilator").test(
-                hdl_toplevel="dut",
-                hdl_toplevel_lang="verilog",
-                test_module=module,
-                testcase=testcase,
-                build_dir=built,
-                test_dir=tmp_path,
-                extra_env=env or {},
-                results_xml=str(results),
-                log_file=log,
-                verbose=False,
-            )
-        except SystemExit:
-            output = log.read_text(errors="replace") if log.exists() else "no output"
+        options = {"folder": tmp_path, "env": env or {}, "testcase": testcase}
+        if option("--simulator") == "amaranth" and not is_marked and not isinstance(dut, str):
+            results, output = amaranth_simulator.run_tests(dut, module, platform=platform, **options)
+        else:
+            text = dut if isinstance(dut, str) else to_verilog(dut, platform=platform, name="dut")
+            options |= {"root": option("--simulator-cache"), "quick": option("--quick-build")}
+            results, output = components.run_tests(text, module, **options)
+        total, failed = get_results(results) if results.exists() else (0, 0)
+        if failed or output:
             pytest.fail(f"cocotb failed:\n{output[-20_000:]}", pytrace=False)
-        total, failed = get_results(results)
         assert total, "no cocotb test ran"
-        assert not failed
 
     return run

@@ -35,11 +35,13 @@ CONFIGS = {
 COMMANDS = 6
 
 
+@pytest.mark.verilator
 def test_every_property_on_the_smallest(simulate) -> None:
     simulate(TopAxi(CONFIGS["tiny"]), env={"CONFIG": "tiny"})
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(["streaming", "ecp5-85k"], kept=["streaming"]))
 def test_programs(simulate, name: str) -> None:
     simulate(TopAxi(CONFIGS[name]), env={"CONFIG": name}, testcase="matches_the_machine")

@@ -48,6 +48,7 @@ def config_of(cores: int, shared_port: bool) -> Config:
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 @pytest.mark.parametrize(
     ("cores", "shared_port"), sweep([(2, True), (2, False), (4, True), (4, False)], kept=[(2, True)])
 )

@@ -56,6 +56,7 @@ def test_other_configurations_refuse_it(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 def test_network(simulate, monkeypatch: pytest.MonkeyPatch) -> None:
     add_toy(monkeypatch)
     add_borrower(monkeypatch)

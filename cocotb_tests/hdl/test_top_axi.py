@@ -24,6 +24,7 @@ NOTHING = Queues(QueueProgram(END, PAGE), QueueProgram(END, 3 * PAGE))
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 def test_top(simulate) -> None:
     simulate(TopAxi(CONFIG))
 

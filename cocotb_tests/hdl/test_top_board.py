@@ -63,6 +63,7 @@ class Bench(wiring.Component):
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 @pytest.mark.parametrize(
     "options",
     [

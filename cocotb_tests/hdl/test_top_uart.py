@@ -29,6 +29,7 @@ FAST = 1_000_000
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 def test_top(simulate) -> None:
     simulate(TopUart(CONFIG, CLOCK_HZ, rate_timeout=RATE_TIMEOUT))
 

@@ -1,4 +1,4 @@
-"""The simulator of one component: its Verilog, compiled by Verilator for cocotb."""
+"""A component in Verilator: its Verilog, compiled for cocotb, and run in a process of its own."""
 
 from __future__ import annotations
 
@@ -34,6 +34,45 @@ NO_OPTIMISATION = dict.fromkeys(OPTIMISATION, "-O0")
 #: Headers that every design's code begins with. They take longer to compile than most designs: they are precompiled.
 RUNTIME_HEADER = "runtime.h"
 RUNTIME_HEADERS = "".join(f"#include <{name}>\n" for name in ("verilated.h", "verilated_vpi.h", "verilated_dpi.h"))
+
+
+def run_tests(
+    text: str, module: str, *, folder: Path, env: Mapping[str, str], testcase: str | None, root: Path, quick: bool
+) -> tuple[Path, str]:
+    """Run the cocotb tests of a module, or the one named ``testcase``, on the Verilog of a module ``dut``.
+
+    Parameters
+    ----------
+    text : str
+        The Verilog, built with Verilator as :func:`built` says.
+    folder : Path
+        Where they run.
+
+    Returns
+    -------
+    Path
+        cocotb's report.
+    str
+        What it logged, of a run that failed.
+    """
+    results, log, simulator = folder / "results.xml", folder / "cocotb.log", built(text, root, quick=quick)
+    try:
+        get_runner("verilator").test(
+            hdl_toplevel="dut",
+            hdl_toplevel_lang="verilog",
+            test_module=module,
+            testcase=testcase,
+            build_dir=simulator,
+            test_dir=folder,
+            extra_env=env,
+            results_xml=str(results),
+            log_file=log,
+            verbose=False,
+        )
+    except (SystemExit, RuntimeError):
+        # A test failed, or the simulator ended itself, as it does where the design asserts.
+        return results, log.read_text(errors="replace") if log.exists() else "no output"
+    return results, ""
 
 
 def built(text: str, root: Path, *, quick: bool) -> Path:

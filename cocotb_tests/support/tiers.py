@@ -20,6 +20,8 @@ MARKERS = (
     "regress: left out of `make test`; `make regress` runs it",
     "sampled(n): `make test` runs cases that have every value of every parameter, or n of them",
     "long: takes more than five minutes alone, and is in no share of `make regress`",
+    "verilator: runs in Verilator, whatever `--simulator` says",
+    "cocotb: runs cocotb on a component, as every test does that has the fixture `simulate`",
 )
 
 

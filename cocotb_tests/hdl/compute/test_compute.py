@@ -56,11 +56,13 @@ CONFIGS |= FPC_CONFIGS | {
 IN_EVERY_RUN = ("tiny",)
 
 
+@pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
 def test_matches_golden(simulate, name: str) -> None:
     simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
 
 
+@pytest.mark.verilator
 @pytest.mark.regress
 def test_matches_golden_where_parts_sleep(simulate) -> None:
     """As in every network that is simulated."""

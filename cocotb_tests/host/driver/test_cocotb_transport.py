@@ -21,6 +21,7 @@ SOURCE, TARGET = 0x1000, 0x8000
 
 
 @pytest.mark.regress
+@pytest.mark.verilator
 def test_transport(simulate) -> None:
     simulate(Copier(CONFIG))
 

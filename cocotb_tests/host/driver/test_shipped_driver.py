@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.task import bridge
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
@@ -20,6 +21,7 @@ from lutterfly.host.graph.evaluate import evaluate, to_onnx
 CONFIG = PRESETS["tiny"]
 
 
+@pytest.mark.verilator
 def test_driver(simulate) -> None:
     simulate(TopAxi(CONFIG))
 
