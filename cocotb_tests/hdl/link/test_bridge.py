@@ -22,6 +22,7 @@ RATE_TIMEOUT = 4000
 DRAWN = [(400, 5), *(pytest.param(5000, seed, marks=pytest.mark.regress) for seed in range(20))]
 
 
+@pytest.mark.verilator
 @pytest.mark.parametrize(("frames", "seed"), DRAWN)
 def test_bridge(simulate, frames: int, seed: int) -> None:
     bridge = Bridge(clock_hz=CLOCK_HZ, arena_bytes=ARENA_BYTES, register_bits=REGISTER_BITS, rate_timeout=RATE_TIMEOUT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 from cobs import cobs as judge
 
 from cocotb_tests.support.benches.clocking import start
@@ -25,6 +26,7 @@ EDGES = [
 ]
 
 
+@pytest.mark.verilator
 def test_encoder(simulate) -> None:
     simulate(CobsEncoder())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.triggers import FallingEdge, RisingEdge, Timer
 from cocotbext.uart import UartSource
 
@@ -14,6 +15,7 @@ from lutterfly.hdl.link.uart_receiver import TICKS, UartReceiver
 CLOCK_HZ = 100_000_000
 
 
+@pytest.mark.verilator
 def test_receiver(simulate) -> None:
     simulate(UartReceiver())
 

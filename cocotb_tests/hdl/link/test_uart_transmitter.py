@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 from cocotb.utils import get_sim_time
 from cocotbext.uart import UartSink
@@ -15,6 +16,7 @@ from lutterfly.hdl.link.uart_transmitter import UartTransmitter
 CLOCK_HZ = 100_000_000
 
 
+@pytest.mark.verilator
 def test_transmitter(simulate) -> None:
     simulate(UartTransmitter())
 

@@ -42,10 +42,10 @@ def run(simulate, dut: TableRom, folder: Path, testcase: str | None = None) -> N
 @pytest.mark.parametrize(
     ("source", "function", "target"),
     [
-        ("q3.4", "tanh", "q0.7"),
+        pytest.param("q3.4", "tanh", "q0.7", marks=pytest.mark.regress),
         ("q3.4", "negative tanh", "q0.7"),
-        ("q3.4", "abs", "uq4.4"),
-        ("uint8:scale=0.05,zero_point=128", "sigmoid", "uq4.12"),
+        pytest.param("q3.4", "abs", "uq4.4", marks=pytest.mark.regress),
+        pytest.param("uint8:scale=0.05,zero_point=128", "sigmoid", "uq4.12", marks=pytest.mark.regress),
     ],
 )
 def test_half_tables(simulate, source: str, function: str, target: str, tmp_path: Path) -> None:
@@ -60,8 +60,8 @@ def test_half_tables(simulate, source: str, function: str, target: str, tmp_path
     [
         ("q3.4", "swish", "q3.4", {"is_block": True}),
         ("int8:scale=0.05,zero_point=-9", "tanh", "q0.15", {}),
-        ("uint8:scale=0.01,zero_point=7", "sigmoid", "uq0.8", {}),
-        ("q3.4", "tanh", "q0.7", {"may_halve": False}),
+        pytest.param("uint8:scale=0.01,zero_point=7", "sigmoid", "uq0.8", {}, marks=pytest.mark.regress),
+        pytest.param("q3.4", "tanh", "q0.7", {"may_halve": False}, marks=pytest.mark.regress),
     ],
 )
 def test_whole_tables(simulate, source: str, function: str, target: str, options: dict, tmp_path: Path) -> None:
