@@ -148,7 +148,7 @@ class _Ring:
 
     Attributes
     ----------
-    images : bytes
+    images : bytearray
         All that is streamed.
     """
 
@@ -160,7 +160,7 @@ class _Ring:
         self.start = len(plan.images[memory]) // self.unit
         self.end = capacity(plan.config, memory)
         self.next = self.start
-        self.images = b""
+        self.images = bytearray()
         self._external: dict[bytes, int] = {}
         self._here: dict[bytes | Stored, range] = {}
         #: The last job that uses what each unit holds.
