@@ -39,7 +39,9 @@ def command_parts(fields: Mapping[str, int], config: Config) -> Iterator[tuple[l
     finish, results = spec.finish_of(fields), spec.issue.results(fields)
     for row, lanes, rounds in found:
         groups = [results * result_groups(config, count, finish) for count in lanes]
-        yield list(zip(row, groups, strict=True)), rounds
+        # Most windows are alike: they are one object.
+        windows: dict[tuple[int, int], tuple[int, int]] = {}
+        yield [windows.setdefault(window, window) for window in zip(row, groups, strict=True)], rounds
 
 
 def issue_rounds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -31,14 +32,14 @@ class ReadMemory:
     ----------
     free : int
         When the next beat may come.
-    ends : list of int
-        When each burst ends.
+    ends : deque of int
+        When the latest bursts end, as many as may be in flight.
     accepted : int
         When the memory has taken the last request.
     """
 
     free: int = 0
-    ends: list[int] = field(default_factory=list)
+    ends: deque[int] = field(default_factory=lambda: deque(maxlen=OVERHEADS.bursts))
     accepted: int = 0
 
     def accept(self, request: int, beats: int) -> int:

@@ -78,10 +78,13 @@ def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:
     compute, indices = core.compute, [[] for _ in plan.graph.layers]
     for number, command in enumerate(plan.queue(Queue.COMPUTE)):
         indices[command.layer].append(number)
+    of_layer = [[] for _ in plan.graph.layers]
+    for command in plan.commands:
+        if command.layer is not None:
+            of_layer[command.layer].append(command)
     before = 0
-    for index, layer in enumerate(plan.graph.layers):
+    for index, (layer, commands) in enumerate(zip(plan.graph.layers, of_layer, strict=True)):
         _, last = compute.issues[indices[index][-1]]
-        commands = [command for command in plan.commands if command.layer == index]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
         moving = sum(bus_beats(plan.config, command.opcode, command.fields) for command in commands)
         found = plan.operations[index].connectivity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Generator
 
 from ....golden.config import Config
@@ -44,7 +45,7 @@ class Ring:
         self.beats = command_beats(config)
         # A burst may hold two commands, of which the first has an even number.
         self.pairs = commands_at_once(config) > 1
-        self.room = Events(agenda, [0] * config.resident_commands)
+        self.room = Events(agenda, array("q", [0] * config.resident_commands))
         self.arrived, self.started = Events(agenda), Events(agenda)
         self.asked, self.offers, self.taken = 0, 0, Signal()
 

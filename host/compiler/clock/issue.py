@@ -125,11 +125,14 @@ def pieces(fields: dict[str, int], windows: list[tuple[int, int]], config: Confi
     spec = specification(fields["engine"])
     slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
     results = spec.issue.results(fields)
-    return [
-        [
+    counts = [groups // results for _, groups in windows]
+    # Most windows have the same.
+    found = {
+        count: [
             result * count + min(group + slots, count) - 1
             for result in range(results)
             for group in range(0, count, slots)
         ]
-        for count in (groups // results for _, groups in windows)
-    ]
+        for count in {*counts}
+    }
+    return [found[count] for count in counts]

@@ -64,9 +64,11 @@ class LoadClock:
         self.comes = Signal()
         #: Runs that begin to be split; bursts that are found in them, asked for, and begin on the bus.
         self.split, self.found, self.asked, self.begins = (Events(agenda) for _ in range(4))
-        self.bursts: list[Found] = []
-        #: The first burst of which some beat may be in its queue.
-        self.queued = 0
+        #: Those that somebody may still ask about, by their numbers; how many are found in all.
+        self.bursts: dict[int, Found] = {}
+        self.count = 0
+        #: The first burst of which some beat may be in its queue, and the next one to be brought.
+        self.queued = self.brought = 0
 
     def start(self) -> None:
         """Wait for commands."""
@@ -111,8 +113,9 @@ class LoadClock:
                 come = 0
                 for count in burst_beats(self.config, run.address, run.size):
                     # Two are found ahead.
-                    now = max(now, (yield from self.asked.of(len(self.bursts) - 2))) + 1
-                    self.bursts.append(Found(run, come, count, beats, chunks))
+                    now = max(now, (yield from self.asked.of(self.count - 2))) + 1
+                    self.bursts[self.count] = Found(run, come, count, beats, chunks)
+                    self.count += 1
                     self.found.add(now)
                     come, beats = come + count, beats + count
                 chunks += run.ended(come)
@@ -120,6 +123,7 @@ class LoadClock:
 
     def _ask(self) -> Process:
         """Ask for the bursts that are found."""
+        kept = 0
         for number in itertools.count():
             found = yield from self.found.of(number)
             burst = self.bursts[number]
@@ -127,12 +131,16 @@ class LoadClock:
             now = max(now, (yield from self._room(burst.beats_before)))
             taken = yield from self.bus.take(now + 1, burst.beats, self.begins)
             self.asked.add(max(now, taken - 2))
+            while kept < min(self.queued, self.brought, number + 1 - self.config.axi.outstanding):
+                del self.bursts[kept]
+                kept += 1
 
     def _bring(self) -> Process:
         """Tell who writes what comes."""
         for number in itertools.count():
             first = yield from self.begins.of(number)
             self.write.bring(first, self.bursts[number].beats)
+            self.brought = number + 1
 
     def _ended(self, number: int) -> Generator[Wait, None, int]:
         """Wait until it is known when a burst ends on the bus; zero if there is none of this number."""

@@ -59,7 +59,7 @@ class WriteClock:
         #: When the next chunk may be written; when the last piece of a LOAD or FILL has been found, as the time at
         #: which it could be written at once.
         self.now, self.found = 0, 0
-        #: All chunks so far, and when they are written.
+        #: All chunks so far, and when those are written that somebody may still ask about.
         self.chunks = 0
         self.stretches: list[Stretch] = []
         self.begins = Signal()
@@ -75,12 +75,15 @@ class WriteClock:
         self.agenda.fire(self.comes)
 
     def written(self, chunks: int) -> Generator[Wait, None, int]:
-        """Wait until it is known when so many chunks have been written."""
+        """Wait until it is known when so many chunks have been written, not fewer than were asked about before."""
         if chunks <= 0:
             return 0
         while self.chunks < chunks:
             yield self.begins
-        stretch = self.stretches[bisect.bisect_left(self.stretches, chunks, key=attrgetter("before")) - 1]
+        # Later questions are about later chunks.
+        del self.stretches[: bisect.bisect_left(self.stretches, chunks, key=attrgetter("before")) - 1]
+        stretch = self.stretches[0]
+        self.writes.forget(stretch.begin + OVERHEADS.write_lead)
         return (yield from self._end(stretch, chunks - stretch.before))
 
     def run(self) -> Process:

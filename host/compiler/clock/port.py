@@ -48,7 +48,10 @@ class Rounds:
 
 @dataclass
 class Port:
-    """The cycles that COMPUTE commands take, in order; each part of a command is worked out when somebody asks."""
+    """The cycles that COMPUTE commands take, in order.
+
+    Each part of a command is worked out when somebody asks, and kept as long as somebody may ask again.
+    """
 
     _ends: list[int] = field(default_factory=list)
     _parts: list[Callable[[], Iterable[Rounds]] | list[Rounds]] = field(default_factory=list)
@@ -57,6 +60,11 @@ class Port:
         """Some cycles before ``end`` are taken, after those that were taken before."""
         self._ends.append(end)
         self._parts.append(part)
+
+    def forget(self, time: int) -> None:
+        """Nobody asks for cycles before ``time`` any more."""
+        over = bisect.bisect_right(self._ends, time)
+        del self._ends[:over], self._parts[:over]
 
     def after(self, begin: int, count: int) -> int:
         """The time after ``count`` cycles that nothing takes, the first of them not before ``begin``."""

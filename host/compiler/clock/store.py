@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+from array import array
 from collections import deque
 from collections.abc import Callable, Generator
 
@@ -46,9 +47,9 @@ class StoreClock:
         #: Of rows: walked. Of bursts: found, begun, read to their last beat, begun at the pins behind an arbiter,
         #: answered.
         self.walked, self.found, self.begun, self.read, self.sent, self.answered = (Events(agenda) for _ in range(6))
-        #: Beats of each burst that is found, and the command that ends with it; beats of all before it.
-        self.bursts: list[tuple[int, tuple[Command, int] | None]] = []
-        self.firsts: list[int] = []
+        #: Beats of each burst that is found; beats of all before it; the command that ends with a burst.
+        self.bursts, self.firsts = array("q"), array("q")
+        self.ends: dict[int, tuple[Command, int]] = {}
         #: Beats that are read.
         self.beats = 0
 
@@ -85,9 +86,10 @@ class StoreClock:
                 now, last = split, row == fields["rows"] - 1
                 sizes = burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"])
                 for number, count in enumerate(sizes):
-                    ends = last and number == len(sizes) - 1
                     now = max(now, (yield from self.begun.of(len(self.bursts) - 2))) + 1
-                    self.bursts.append((count, (command, begin) if ends else None))
+                    if last and number == len(sizes) - 1:
+                        self.ends[len(self.bursts)] = command, begin
+                    self.bursts.append(count)
                     self.firsts.append(beats)
                     beats += count
                     self.found.add(now)
@@ -106,13 +108,14 @@ class StoreClock:
         end = 0
         for number in itertools.count():
             end = max((yield from self.begun.of(number)) + 2, end)
-            left = self.bursts[number][0]
+            left = self.bursts[number]
             while left:
                 room, count = yield from self._room(left)
                 begin = max(end, room) - OVERHEADS.read_lead
                 end = OVERHEADS.read_lead + (yield from free_cycles(self.agenda, self.reads, begin, count))
                 left, self.beats = left - count, self.beats + count
             self.read.add(end)
+            self.reads.forget(end - OVERHEADS.read_lead)
 
     def _room(self, most: int) -> Generator[Wait, None, tuple[int, int]]:
         """When the next beat may be read, and of how many, ``most`` at most, this is true at one beat a cycle."""
@@ -125,13 +128,13 @@ class StoreClock:
         number = bisect.bisect_right(self.firsts, before) - 1
         # Its beats leave one a cycle.
         sent = yield from self.sent.of(number)
-        return sent + OVERHEADS.shared_room, min(most, self.firsts[number] + self.bursts[number][0] - before)
+        return sent + OVERHEADS.shared_room, min(most, self.firsts[number] + self.bursts[number] - before)
 
     def _answer(self) -> Process:
         """Send the bursts that are read, and complete the commands whose last one is answered."""
         for number in itertools.count():
             last = (yield from self.read.of(number)) + OVERHEADS.store_beat
-            beats, ends = self.bursts[number]
+            beats, ends = self.bursts[number], self.ends.pop(number, None)
             if self.send is None:
                 answered = last + OVERHEADS.write_latency
             else:

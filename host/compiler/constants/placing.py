@@ -17,7 +17,7 @@ from ..data.plan import Plan
 from ..data.storage import NO_ADDRESSES, Addresses
 from ..data.units import capacity, unit_bytes, unit_numbers
 from ..layout.arena import aligned
-from .segments import Item, choose_streamed, load_cycles, segment_of
+from .segments import TILED, Item, choose_streamed, load_cycles, segment_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,7 @@ def check_constants(plan: Plan) -> None:
 def _pieces(plan: Plan, memory: LocalMemory) -> dict[int, _Piece]:
     """What each job needs of a memory."""
     pieces, unit = {}, unit_bytes(plan.config, memory)
+    parts: dict[tuple[int, range], bytes | Stored] = {}
     for number, job in enumerate(plan.jobs):
         operation = plan.operations[job.index]
         constant = (operation.constants | operation.job_constants(job)).get(memory)
@@ -86,7 +87,11 @@ def _pieces(plan: Plan, memory: LocalMemory) -> dict[int, _Piece]:
             continue
         segment = segment_of(plan, memory, job)
         offset = constant.size(range(segment.tiles.start, job.tiles.start)) // unit
-        pieces[number] = _Piece(constant.part(segment.tiles), offset, segment.is_streamed)
+        # The jobs of a layer share what is large. Step lists may be each job's own.
+        image = constant.part(segment.tiles)
+        if memory in TILED:
+            image = parts.setdefault((job.index, segment.tiles), image)
+        pieces[number] = _Piece(image, offset, segment.is_streamed)
     return pieces
 
 
@@ -148,7 +153,7 @@ class _Ring:
 
     Attributes
     ----------
-    images : bytes
+    images : bytearray
         All that is streamed.
     """
 
@@ -160,7 +165,7 @@ class _Ring:
         self.start = len(plan.images[memory]) // self.unit
         self.end = capacity(plan.config, memory)
         self.next = self.start
-        self.images = b""
+        self.images = bytearray()
         self._external: dict[bytes, int] = {}
         self._here: dict[bytes | Stored, range] = {}
         #: The last job that uses what each unit holds.

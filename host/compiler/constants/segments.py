@@ -24,7 +24,8 @@ from ..layout.parts import Geometry, ranges
 
 #: Cycles that one more job and one more LOAD cost.
 _JOB = 24
-_TILED = (LocalMemory.WEIGHT, LocalMemory.PARAMETER)
+#: The memories whose constants come and go tile by tile as needed.
+TILED = (LocalMemory.WEIGHT, LocalMemory.PARAMETER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def plan_segments(plan: Plan) -> Plan:
     CompileError
         If one tile's exceed their memory, beside those that all tiles of a layer share.
     """
-    for memory in _TILED:
+    for memory in TILED:
         plan.segments[memory] = _segments(plan, memory)
     plan.segments[LocalMemory.LIST] = _apart(plan, LocalMemory.LIST, list_share(plan.config))
     plan.segments[LocalMemory.TABLE] = _apart(plan, LocalMemory.TABLE, 1)
@@ -143,10 +144,10 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
             streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen} | always.keys()
             cycles = _estimate([items[place] for place in streamed], pace, sum(item.time for item in items.values()))
             # The first piece of a layer comes while the one before may need the bus itself.
-            cycles += sum(
-                max(items[place].load for place in streamed if place[0] == index)
-                for index in {index for index, _ in streamed}
-            )
+            slowest: dict[int, int] = {}
+            for place in streamed:
+                slowest[place[0]] = max(slowest.get(place[0], 0), items[place].load)
+            cycles += sum(slowest.values())
             if best is None or cycles < least:
                 best, least = _merged(pieces, streamed), cycles
         size *= 2

@@ -4,10 +4,37 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from ....golden.engines import format_of
 from ....golden.isa import Opcode
 from ....golden.units import Queue
 from .storage import NO_ADDRESSES, Addresses
+
+
+class _Runs:
+    """Addresses of a command, kept as runs of neighbouring ones: a network's commands touch hundreds of millions.
+
+    The first address of each run and its length are stored, int32[2, runs]; they are read and set as int64[...], in
+    their order and as often as they are there.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = f"_{name}"
+
+    def __get__(self, command: Command | None, owner: type) -> Addresses:
+        if command is None:
+            return NO_ADDRESSES
+        first, length = getattr(command, self._name)
+        before = np.cumsum(length, dtype=np.int64) - length
+        return np.repeat(first - before, length) + np.arange(length.sum())
+
+    def __set__(self, command: Command, addresses: Addresses | _Runs) -> None:
+        # A dataclass takes what describes the field as its default.
+        addresses = NO_ADDRESSES if addresses is self else addresses
+        begin = np.flatnonzero(np.diff(addresses, prepend=-2) != 1)
+        length = np.diff(begin, append=len(addresses))
+        setattr(command, self._name, np.array([addresses[begin], length], np.int32))
 
 
 @dataclass(eq=False)
@@ -39,8 +66,8 @@ class Command:
     opcode: Opcode
     fields: dict[str, int]
     layer: int | None = None
-    reads: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
-    writes: Addresses = field(default_factory=lambda: NO_ADDRESSES, repr=False)
+    reads: Addresses = field(default=_Runs(), repr=False)
+    writes: Addresses = field(default=_Runs(), repr=False)
     follows: Command | None = field(default=None, repr=False)
     after: bool = False
     waits_for: int | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ....golden.config import Config
@@ -64,11 +65,17 @@ class Network:
         names = [*self.graph.inputs, *(name for layer in self.graph.layers for name in (*layer.fetched, layer.output))]
         return list(dict.fromkeys(map(self.root, names)))
 
-    def readers(self, root: str) -> list[tuple[int, Layer]]:
-        """The layers that read a tensor or a view of it, with their indices."""
-        return [
-            (index, layer) for index, layer in enumerate(self.graph.layers) if root in map(self.root, layer.fetched)
-        ]
+    @property
+    def readers(self) -> dict[str, list[int]]:
+        """Of each tensor that is no view and that layers read, or read a view of: those layers, in order."""
+        return _by_root(
+            (self.root(name), index) for index, layer in enumerate(self.graph.layers) for name in layer.fetched
+        )
+
+    @property
+    def writers(self) -> dict[str, list[int]]:
+        """Of each tensor that is no view and that layers write, or write a view of: those layers, in order."""
+        return _by_root((self.root(layer.output), index) for index, layer in enumerate(self.graph.layers))
 
     def excerpt_of(self, name: str) -> Excerpt:
         """What a tensor is of the network's."""
@@ -100,6 +107,14 @@ class Network:
         tensor = self.graph.tensors[name]
         channels = self.excerpt_of(name).tensor.shape[2]
         return dataclasses.replace(tensor, shape=(*tensor.shape[:2], channels))
+
+
+def _by_root(found: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The numbers of each name, each of them once, in order."""
+    numbers: dict[str, dict[int, None]] = {}
+    for name, index in found:
+        numbers.setdefault(name, {})[index] = None
+    return {name: list(indices) for name, indices in numbers.items()}
 
 
 def check_begins_at_byte(network: Network, layer: Layer, name: str, channel: int) -> None:

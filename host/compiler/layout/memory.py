@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping
 
 from ....golden.memories import LocalMemory
+from ..data.constant import Stored
 from ..data.errors import CompileError
 from ..data.plan import Plan
 from ..data.residence import Span
@@ -34,13 +35,15 @@ def plan_memory(plan: Plan) -> Plan:
     for name in plan.spans:
         plan.storages[name] = dataclasses.replace(plan.storages[name], address=addresses[name])
     place_views(plan)
-    for index in range(len(plan.graph.layers)):
+    minimal: list[dict[tuple[str, int], int]] = [{} for _ in plan.graph.layers]
+    for key, address in addresses.items():
+        if isinstance(key, tuple):
+            minimal[key[0]][key[1:]] = address
+    whole = _whole(plan)
+    for index, buffers in enumerate(minimal):
         partial = plan.partial(index)
         if partial:
-            minimal = {
-                key[1:]: address for key, address in addresses.items() if isinstance(key, tuple) and key[0] == index
-            }
-            _cut_layer(plan, index, partial, minimal)
+            _cut_layer(plan, index, partial, whole[index], buffers)
     return plan
 
 
@@ -51,8 +54,7 @@ def check_memory(plan: Plan) -> None:
     """
     is_part = (plan.excerpt_of(name).tensor == plan.excerpt_of(plan.root(name)).tensor for name in plan.views)
     assert not plan.cuts or all(is_part)
-    for index, layer in enumerate(plan.graph.layers):
-        taken = _whole(plan, index)
+    for index, (layer, taken) in enumerate(zip(plan.graph.layers, _whole(plan), strict=True)):
         if index in plan.cuts:
             cut, buffers = plan.cuts[index]
             sizes = Geometry(plan, index, cut, plan.partial(index)).buffers()
@@ -67,18 +69,22 @@ def check_memory(plan: Plan) -> None:
         assert not taken or taken[-1][1] <= plan.config.memory.feature_bytes, layer.name
 
 
-def _whole(plan: Plan, index: int) -> list[Span]:
-    """First byte, and the byte after the last, of each tensor that is whole in the memory while a layer runs."""
-    return [
-        (plan.storages[name].address, plan.storages[name].address + plan.storages[name].size_bytes)
-        for name, (first, last) in plan.spans.items()
-        if first <= index <= last
-    ]
+def _whole(plan: Plan) -> list[list[Span]]:
+    """First byte, and the byte after the last, of each tensor that is whole in the memory while each layer runs."""
+    found: list[list[Span]] = [[] for _ in plan.graph.layers]
+    for name, (first, last) in plan.spans.items():
+        storage = plan.storages[name]
+        for of_layer in found[max(first, 0) : last + 1]:
+            of_layer.append((storage.address, storage.address + storage.size_bytes))
+    return found
 
 
-def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping[tuple[str, int], int]) -> None:
-    """Choose the parts of a layer, and the fold of an input that it alone reads; ``minimal`` are buffers that fit."""
-    whole, memory = _whole(plan, index), plan.config.memory.feature_bytes
+def _cut_layer(
+    plan: Plan, index: int, partial: frozenset[str], whole: list[Span], minimal: Mapping[tuple[str, int], int]
+) -> None:
+    """Choose the parts of a layer, and the fold of an input that it alone reads, beside what is ``whole``; ``minimal``
+    are buffers that fit."""
+    memory = plan.config.memory.feature_bytes
     gaps = free(whole, memory)
     cut = smallest_cut(plan, index, partial, memory - sum(end - start for start, end in whole))
     best = math.inf
@@ -103,13 +109,17 @@ def _cut_layer(plan: Plan, index: int, partial: frozenset[str], minimal: Mapping
 
 def _is_streamed(plan: Plan) -> bool:
     """Whether the weights of all layers are more than their memory holds."""
-    images = {
-        constants.image
-        for operation in plan.operations
-        for memory, constants in operation.constants.items()
-        if memory is LocalMemory.WEIGHT
-    }
-    return sum(map(len, images)) > plan.config.memory.weight_bytes
+    seen: set[bytes | Stored] = set()
+    room = plan.config.memory.weight_bytes
+    for operation in plan.operations:
+        constant = operation.constants.get(LocalMemory.WEIGHT)
+        if constant is not None and constant.image not in seen:
+            seen.add(constant.image)
+            room -= len(constant.image)
+            # Those of the first layers say it already.
+            if room < 0:
+                return True
+    return False
 
 
 class _Spilling:
@@ -120,7 +130,8 @@ class _Spilling:
         self.graph = plan.graph
         self.full = lifetimes(plan)
         self.stored = plan.stored
-        self.readers = {name: [index for index, _ in plan.readers(name)] for name in self.full}
+        readers = plan.readers
+        self.readers = {name: readers.get(name, []) for name in self.full}
         images = [
             operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
             for operation in plan.operations

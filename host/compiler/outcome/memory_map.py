@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator
 
 from ....golden.isa import Opcode
@@ -18,14 +20,12 @@ from ..data.units import unit_bytes
 
 def constant_blocks(plan: Plan) -> list[Block]:
     """Everything in the memories for constants: by memory, what stays first, then by address."""
-    users: dict[tuple[LocalMemory, bytes | Stored], list[int]] = {}
+    users: dict[tuple[LocalMemory, bytes | Stored], dict[int, None]] = {}
     places: dict[tuple[LocalMemory, bytes | Stored], int] = {}
     for job in plan.jobs:
         for memory, image, address in _images(plan, job):
             places.setdefault((memory, image), address)
-            layers = users.setdefault((memory, image), [])
-            if job.index not in layers:
-                layers.append(job.index)
+            users.setdefault((memory, image), {})[job.index] = None
     blocks = [
         (memory, address >= len(plan.images[memory]), address, image, tuple(users[memory, image]))
         for (memory, image), address in places.items()
@@ -45,7 +45,13 @@ def constant_blocks(plan: Plan) -> list[Block]:
 
 def layer_outlines(plan: Plan) -> list[LayerOutline]:
     """What each layer is and the memory that it needs, in the order of the layers."""
-    blocks = [block for block in constant_blocks(plan) if block.memory == LocalMemory.WEIGHT.name]
+    weights, streamed_weights = Counter[int](), Counter[int]()
+    for block in constant_blocks(plan):
+        if block.memory == LocalMemory.WEIGHT.name:
+            for index in block.layers:
+                weights[index] += block.size_bytes
+                streamed_weights[index] += block.size_bytes * block.is_streamed
+    feature_bytes = _feature_bytes(plan)
     moved = [{Opcode.LOAD: 0, Opcode.STORE: 0} for _ in plan.graph.layers]
     for command in plan.commands:
         if command.layer is not None and command.opcode in moved[command.layer]:
@@ -54,11 +60,9 @@ def layer_outlines(plan: Plan) -> list[LayerOutline]:
         LayerOutline(
             operation=layer.describe(*plan.graph.ends(layer)),
             is_depthwise=layer.channel_rule(*plan.graph.ends(layer)) is ChannelRule.TIED,
-            weight_bytes=sum(block.size_bytes for block in blocks if index in block.layers),
-            streamed_weight_bytes=sum(
-                block.size_bytes for block in blocks if index in block.layers and block.is_streamed
-            ),
-            feature_bytes=_feature_bytes(plan, index),
+            weight_bytes=weights[index],
+            streamed_weight_bytes=streamed_weights[index],
+            feature_bytes=feature_bytes[index],
             in_parts=tuple(sorted(plan.partial(index))),
             spilled=tuple(sorted(plan.partial(index) - {*plan.graph.inputs, *plan.graph.outputs})),
             loaded_bytes=moved[index][Opcode.LOAD],
@@ -84,8 +88,14 @@ def _piece(plan: Plan, memory: LocalMemory, constant: Constant, job: Job) -> tup
     return constant.part(tiles), constant.size(range(tiles.start, job.tiles.start))
 
 
-def _feature_bytes(plan: Plan, index: int) -> int:
-    jobs = [number for number, job in enumerate(plan.jobs) if job.index == index]
-    return max(
-        sum(part.storage.size_bytes for part in plan.residences if part.first <= number <= part.last) for number in jobs
-    )
+def _feature_bytes(plan: Plan) -> list[int]:
+    """The most bytes of the feature memory that are taken during a job of each layer."""
+    change = [0] * (len(plan.jobs) + 1)
+    for residence in plan.residences:
+        change[max(residence.first, 0)] += residence.storage.size_bytes
+        # What stays for the host leaves after the last job.
+        change[min(residence.last + 1, len(plan.jobs))] -= residence.storage.size_bytes
+    most = [0] * len(plan.graph.layers)
+    for job, taken in zip(plan.jobs, itertools.accumulate(change), strict=False):
+        most[job.index] = max(most[job.index], taken)
+    return most

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 from ..data.plan import Plan
 
@@ -15,12 +16,13 @@ def move_tables(plan: Plan) -> Plan:
     """
     graph = plan.graph
     layers, tensors = list(graph.layers), dict(graph.tensors)
-    reads = [name for layer in layers for name in layer.inputs] + graph.outputs
+    reads = Counter([name for layer in layers for name in layer.inputs] + graph.outputs)
+    writers = {layer.output: number for number, layer in enumerate(layers)}
     for index, layer in enumerate(layers):
         inputs, tables = list(layer.inputs), list(layer.input_tables)
         for at, (name, table) in enumerate(zip(inputs, tables, strict=True)):
-            writer = next((number for number, other in enumerate(layers) if other.output == name), None)
-            if table is None or reads.count(name) > 1 or writer is None or layers[writer].finish is None:
+            writer = writers.get(name)
+            if table is None or reads[name] > 1 or writer is None or layers[writer].finish is None:
                 continue
             inputs[at], tables[at] = f"{name} in {layer.output}", None
             target = tensors[layer.output]

@@ -41,10 +41,10 @@ def _maker(graph: Graph, copy: Layer) -> Layer | None:
     pieces, name = copy.selections(graph.tensors), copy.input
     taken = sorted(channel for part in pieces for channel in part.sources)
     is_apart = len(copy.inputs) == 1 and all(part.read == Phase() for part in pieces)
-    readers = [layer for layer in graph.layers if name in layer.inputs]
     tensor = graph.tensors[name]
     if not is_apart or len(pieces) < 2 or taken != [*range(tensor.shape[2])] or tensor.bits != CODE_BITS:
         return None
+    readers = [layer for layer in graph.layers if name in layer.inputs]
     if readers != [copy] or name in graph.outputs or tensor.order:
         return None
     return next((layer for layer in graph.layers if layer.output == name), None)

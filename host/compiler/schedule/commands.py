@@ -25,7 +25,8 @@ def lower(plan: Plan) -> Plan:
         commands = operation.lower(job)
         for command in commands:
             _check_limits(operation.layer.name, command)
-            command.reads = np.concatenate([command.reads, job.streamed])
+            if len(job.streamed):
+                command.reads = np.concatenate([command.reads, job.streamed])
         plan.computes.append(commands)
     return plan
 
@@ -37,10 +38,11 @@ def check_lowered(plan: Plan) -> None:
     for job, commands in zip(plan.jobs, plan.computes, strict=True):
         name = plan.graph.layers[job.index].name
         for command in commands:
-            written[job.index] += len(command.writes)
+            writes = command.writes
+            written[job.index] += len(writes)
             assert command.fields["list"] + command.fields["steps"] <= entries, name
-            assert job.target.address <= command.writes.min(), name
-            assert command.writes.max() < job.target.address + job.target.size_bytes, name
+            assert job.target.address <= writes.min(), name
+            assert writes.max() < job.target.address + job.target.size_bytes, name
     for layer, operation, count in zip(plan.graph.layers, plan.operations, written, strict=True):
         assert count == operation.written_bytes, layer.name
 

@@ -89,13 +89,14 @@ class DmaQueue:
     def _needed(self, commands: list[Command]) -> Iterator[Command]:
         """All commands but FILLs of bytes that still hold what they would be filled with."""
         for command in commands:
+            writes = command.writes
             if command.opcode is Opcode.FILL:
                 value = command.fields["value"]
-                if (self.filled[command.writes] == value).all():
+                if (self.filled[writes] == value).all():
                     continue
-                self.filled[command.writes] = value
+                self.filled[writes] = value
             else:
-                self.filled[command.writes] = -1
+                self.filled[writes] = -1
             yield command
 
     def _end_of(self, job: int) -> int:

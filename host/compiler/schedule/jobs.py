@@ -29,7 +29,18 @@ def plan_jobs(plan: Plan) -> Plan:
             _cut_jobs(plan, index)
         else:
             _whole_jobs(plan, index)
-    plan.residences += [_residence(plan, name) for name in plan.spans]
+    jobs: list[list[int]] = [[] for _ in plan.graph.layers]
+    for number, job in enumerate(plan.jobs):
+        jobs[job.index].append(number)
+    readers, writers = plan.readers, plan.writers
+    leaving = {*map(plan.root, plan.graph.outputs), *plan.matrices}
+    for name in plan.spans:
+        residence = _residence(plan, name, readers.get(name, []), jobs)
+        # An input lies in external memory already.
+        if name in writers:
+            is_whole = name in leaving or any(index > plan.spans[name][1] for index in readers.get(name, ()))
+            residence.departures = [*_departing(plan, name, writers[name], jobs, is_whole=is_whole)]
+        plan.residences.append(residence)
     plan.residences.sort(key=lambda residence: residence.first)
     return plan
 
@@ -104,22 +115,15 @@ def _same_place(one: Storage, other: Storage) -> bool:
     return dataclasses.replace(one, address=0) == dataclasses.replace(other, address=0)
 
 
-def _residence(plan: Plan, name: str) -> Residence:
-    """Of a tensor that is whole in the feature memory for some layers."""
-    graph, storage, (born, end) = plan.graph, plan.storages[name], plan.spans[name]
-    jobs: list[list[int]] = [[] for _ in graph.layers]
-    for number, job in enumerate(plan.jobs):
-        jobs[job.index].append(number)
-    readers = [index for index, _ in plan.readers(name)]
-    writers = [index for index, layer in enumerate(graph.layers) if plan.root(layer.output) == name]
+def _residence(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Residence:
+    """Of a tensor that is whole in the feature memory for some layers, which ``readers`` read; ``jobs`` are of each
+    layer."""
+    storage, (born, end) = plan.storages[name], plan.spans[name]
     near = [index for index in readers if index <= end]
     last = -1 if end < 0 else jobs[end][-1] if end < len(jobs) else len(plan.jobs)
     residence = Residence(
         name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
     )
-    # An input lies in external memory already.
-    if writers:
-        residence.departures = [*_departing(plan, name, writers, jobs, is_whole=near != readers)]
     if born < 0:
         unread = [Incoming(len(plan.jobs), storage, storage.rows)]
         residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else unread
@@ -131,10 +135,10 @@ def _residence(plan: Plan, name: str) -> Residence:
 def _departing(
     plan: Plan, name: str, writers: list[int], jobs: list[list[int]], *, is_whole: bool
 ) -> Iterator[Outgoing]:
-    """What is stored of a tensor: what is computed of it, if it is an output or loaded again; else what others read."""
+    """What is stored of a tensor: what is computed of it, if that is wanted whole; else what other cores read."""
     written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
     exchange, region = plan.exchange_of(name), plan.excerpt_of(name).region
-    if is_whole or name in {*map(plan.root, plan.graph.outputs), *plan.matrices}:
+    if is_whole:
         regions = [functools.reduce(Region.join, written)]
     else:
         regions = [leaving.within(region) for leaving in exchange.leaves] if exchange else []

@@ -66,8 +66,8 @@ class Landed:
         offsets = windows.step_offsets(fields, self._entries, feature_bytes=size)
         starts = windows.loop_addresses(fields, "source").reshape(-1)[number, None] + offsets
         addresses = (starts[..., None] + np.arange(config.array.lanes)) % size
-        matters = np.zeros(size, np.bool_)
-        matters[command.reads[command.reads < size]] = True
+        matters, reads = np.zeros(size, np.bool_), command.reads
+        matters[reads[reads < size]] = True
         too_early = early.too_early(addresses, early.cycles(fields, number)) & matters[addresses]
         return bool(too_early[:, :read].any())
 

@@ -21,15 +21,16 @@ def observed(plan: Plan) -> Iterator[tuple[str, int]]:
     """The model's tensors that are computed and lie whole in the feature memory, each with the last layer that writes
     it. What a slice finds in what another core has computed is not among them.
     """
+    writers_of = plan.writers
     for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
         tensor = plan.graph.tensors[name]
         place = plan.place_of(name)
         writers = [
             index
-            for index, layer in enumerate(plan.graph.layers)
+            for index in writers_of.get(place.tensor, ())
+            for layer in [plan.graph.layers[index]]
             for other in [plan.place_of(layer.output)]
-            if other.tensor == place.tensor
-            and other.channel < place.channel + tensor.shape[2]
+            if other.channel < place.channel + tensor.shape[2]
             and place.channel < other.channel + plan.graph.tensors[layer.output].shape[2]
         ]
         is_computed = writers and not any(plan.region_of(name).meet(part) for part in plan.arriving(place.tensor))
@@ -52,12 +53,13 @@ def check_observed(plan: Plan) -> None:
     #: The COMPUTE command after which each byte is compared, and the latest one that the DMA queue has waited for.
     observer, done, index = np.full(unit_count(plan.config), -1), -1, -1
     for command in plan.commands:
+        writes = command.writes
         if command.opcode is Opcode.COMPUTE:
             index += 1
-            observer[command.writes] = -1
+            observer[writes] = -1
             observer[observers.get(command, NO_ADDRESSES)] = index
             continue
         done = max(done, -1 if command.waits_for is None else command.waits_for)
-        needed = int(observer[command.writes].max(initial=-1))
+        needed = int(observer[writes].max(initial=-1))
         assert needed <= done, f"{command} overwrites what is compared after COMPUTE {needed}"
-        observer[command.writes] = -1
+        observer[writes] = -1

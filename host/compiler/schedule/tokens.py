@@ -52,15 +52,16 @@ def synchronise(plan: Plan) -> Plan:
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared, landed = observations(plan), Landed(plan)
+    numbers: dict[Command, int] = {}
     for command in plan.commands:
         own, other = queues[command.queue], queues[command.queue.peer]
-        index = len(own.commands)
+        index, reads, writes = len(own.commands), command.reads, command.writes
 
         needed = max(
-            _latest(other.last_write, command.reads),
-            _latest(other.last_write, command.writes),
-            _latest(other.last_read, command.writes),
-            -1 if command.follows is None else other.commands.index(command.follows),
+            _latest(other.last_write, reads),
+            _latest(other.last_write, writes),
+            _latest(other.last_read, writes),
+            -1 if command.follows is None else numbers[command.follows],
         )
         if needed > own.other_done:
             command.waits_for = needed
@@ -70,7 +71,7 @@ def synchronise(plan: Plan) -> Plan:
 
         if command.opcode is Opcode.COMPUTE:
             # It waits on the timeline as well, which knows nothing of tokens.
-            hazard = index if landed.needs_after(command, _latest(own.compared, command.writes)) else -1
+            hazard = index if landed.needs_after(command, _latest(own.compared, writes)) else -1
         elif command.opcode is Opcode.BARRIER:
             # It begins when all before it have completed, and what stands behind it begins later.
             own.done, hazard = index - 1, -1
@@ -80,18 +81,19 @@ def synchronise(plan: Plan) -> Plan:
         else:
             landed.load(command)
             own.done = max(own.done, own.latest.get(Opcode.STORE, -1))
-            hazard = _latest(own.last_write, command.writes)
+            hazard = _latest(own.last_write, writes)
         if hazard > own.done:
             command.after = True
             own.done = index - 1
 
-        own.last_read[command.reads] = index
+        own.last_read[reads] = index
         own.last_read[compared.get(command, NO_ADDRESSES)] = index
-        own.last_write[command.writes] = index
-        own.compared[command.writes] = -1
+        own.last_write[writes] = index
+        own.compared[writes] = -1
         own.compared[compared.get(command, NO_ADDRESSES)] = index
         own.knowledge.append((own.done, own.other_done))
         own.commands.append(command)
+        numbers[command] = index
         own.latest[command.opcode] = index
     return plan
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import NodeProto, TensorProto
+from onnx import NodeProto
 
 from ..reading.errors import FOLD_AFTER, ModelError, OperandError, UnsupportedError
 from ..reading.measure import fix_batch, measure
@@ -78,12 +78,12 @@ def check_weights(given: Source, name: str) -> None:
     ModelError
         If the model as the user wrote it has float weights in a product.
     """
-    node = next((node for node in given.model.graph.node if node.name == name), None)
+    node = given.named.get(name)
     operands = node.input[:2] if node is not None and node.op_type in FLOAT_PRODUCTS else ()
-    for tensor in given.model.graph.initializer:
-        if tensor.name in operands and tensor.data_type == TensorProto.FLOAT:
+    for operand in operands:
+        if operand in given.float_initializers:
             raise ModelError(
-                f"{given.name}: the weights {tensor.name!r} of {label(node)} must be int8, not float32; "
+                f"{given.name}: the weights {operand!r} of {label(node)} must be int8, not float32; "
                 "quantise with weight_type=QuantType.QInt8"
             )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from onnx import NodeProto
 
 from ..reading.errors import ModelError
@@ -17,7 +19,8 @@ def find_fragments(source: Source) -> list[Fragment]:
     ModelError
         If a float tensor bypasses a quantised one, so that no order exists.
     """
-    fragments = [_make_fragment(source, nodes) for nodes in _group_nodes(source)]
+    places = {id(node): place for place, node in enumerate(source.nodes)}
+    fragments = [_make_fragment(source, nodes, places) for nodes in _group_nodes(source)]
     return _order(source, [part for fragment in fragments for part in _parts(source, fragment)])
 
 
@@ -50,14 +53,14 @@ def _join(group: dict[int, list[NodeProto]], one: NodeProto, other: NodeProto) -
             group[id(node)] = first
 
 
-def _make_fragment(source: Source, nodes: list[NodeProto]) -> Fragment:
+def _make_fragment(source: Source, nodes: list[NodeProto], places: Mapping[int, int]) -> Fragment:
     present = {id(node) for node in nodes}
     for node in list(nodes):
         for name in source.dynamic_inputs(node):
             producer = source.producer.get(name)
             if producer is not None and _dequantises(source, producer):
                 present.add(id(producer))
-    ordered = [node for node in source.nodes if id(node) in present]
+    ordered = [source.nodes[place] for place in sorted(places[identity] for identity in present)]
     computed = {name for node in ordered for name in node.output}
     read = dict.fromkeys(name for node in ordered for name in source.dynamic_inputs(node))
     model_outputs = set(source.outputs)
@@ -117,17 +120,27 @@ def _above(source: Source, fragment: Fragment, outputs: list[str]) -> list[NodeP
 
 
 def _order(source: Source, fragments: list[Fragment]) -> list[Fragment]:
-    maker = {name: fragment for fragment in fragments for name in fragment.outputs}
-    done: list[Fragment] = []
-    waiting = list(fragments)
-    while waiting:
-        ready = [
-            fragment for fragment in waiting if all(maker[name] in done for name in fragment.inputs if name in maker)
-        ]
-        if not ready:
-            raise ModelError(
-                f"{source.name}: {waiting[0].label} reads a float tensor past a quantised one; quantise every branch"
-            )
+    """The fragments in rounds: in each of them all that read nothing but what those before have made."""
+    maker = {name: number for number, fragment in enumerate(fragments) for name in fragment.outputs}
+    makers = [{maker[name] for name in fragment.inputs if name in maker} for fragment in fragments]
+    readers: list[list[int]] = [[] for _ in fragments]
+    for number, before in enumerate(makers):
+        for one in before:
+            readers[one].append(number)
+    missing = [len(before) for before in makers]
+    done: list[int] = []
+    ready = [number for number, count in enumerate(missing) if not count]
+    while ready:
         done += ready
-        waiting = [fragment for fragment in waiting if fragment not in ready]
-    return done
+        following = []
+        for number in (reader for one in ready for reader in readers[one]):
+            missing[number] -= 1
+            if not missing[number]:
+                following.append(number)
+        ready = sorted(following)
+    if len(done) < len(fragments):
+        waiting = next(fragment for fragment, count in zip(fragments, missing, strict=True) if count)
+        raise ModelError(
+            f"{source.name}: {waiting.label} reads a float tensor past a quantised one; quantise every branch"
+        )
+    return [fragments[number] for number in done]

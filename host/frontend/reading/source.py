@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import onnx
@@ -61,6 +62,17 @@ class Source:
     def outputs(self) -> list[str]:
         """The model's outputs."""
         return [value.name for value in self.model.graph.output]
+
+    @cached_property
+    def named(self) -> dict[str, NodeProto]:
+        """The nodes by their names, as they are when somebody asks first."""
+        return {node.name: node for node in self.model.graph.node}
+
+    @cached_property
+    def float_initializers(self) -> frozenset[str]:
+        """The initializers of float32, as they are when somebody asks first."""
+        float32 = onnx.TensorProto.FLOAT
+        return frozenset(tensor.name for tensor in self.model.graph.initializer if tensor.data_type == float32)
 
     def is_codes(self, tensor: str) -> bool:
         """Whether a tensor is an activation of int8 or uint8 codes."""
