@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import compiler
 from lutterfly.host.compiler import compile_graph, plan_graph
 from lutterfly.host.graph import Graph, Window
-from quantised.graphs import GraphMaker
 
 ROOT = Path(compiler.__file__).parent
 #: Not `layout`: what stays in the feature memory is chosen again for each tensor that does not fit.

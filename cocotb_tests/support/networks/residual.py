@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from networks.generated.writer import Limits, Writer
+from cocotb_tests.support.networks.generated.writer import Limits, Writer
 
 CLASSES = 1000
 #: Blocks of each stage, by the name's number.
