@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -31,10 +32,14 @@ class _Runs:
 
     def __set__(self, command: Command, addresses: Addresses | _Runs) -> None:
         # A dataclass takes what describes the field as its default.
-        addresses = NO_ADDRESSES if addresses is self else addresses
-        begin = np.flatnonzero(np.diff(addresses, prepend=-2) != 1)
-        length = np.diff(begin, append=len(addresses))
-        setattr(command, self._name, np.array([addresses[begin], length], np.int32))
+        numbers = NO_ADDRESSES if isinstance(addresses, _Runs) else addresses
+        begin = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
+        length = np.diff(np.append(begin, len(numbers)))
+        setattr(command, self._name, np.array([numbers[begin], length], np.int32))
+
+
+def _addresses() -> Any:
+    return field(default=_Runs(), repr=False)
 
 
 @dataclass(eq=False)
@@ -66,8 +71,8 @@ class Command:
     opcode: Opcode
     fields: dict[str, int]
     layer: int | None = None
-    reads: Addresses = field(default=_Runs(), repr=False)
-    writes: Addresses = field(default=_Runs(), repr=False)
+    reads: Addresses = _addresses()
+    writes: Addresses = _addresses()
     follows: Command | None = field(default=None, repr=False)
     after: bool = False
     waits_for: int | None = None
