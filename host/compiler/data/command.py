@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -38,10 +38,6 @@ class _Runs:
         setattr(command, self._name, np.array([numbers[begin], length], np.int32))
 
 
-def _addresses() -> Any:
-    return field(default=_Runs(), repr=False)
-
-
 @dataclass(eq=False)
 class Command:
     """One command of the body, before it is encoded.
@@ -71,8 +67,8 @@ class Command:
     opcode: Opcode
     fields: dict[str, int]
     layer: int | None = None
-    reads: Addresses = _addresses()
-    writes: Addresses = _addresses()
+    reads: Addresses = field(default=cast(Addresses, _Runs()), repr=False)
+    writes: Addresses = field(default=cast(Addresses, _Runs()), repr=False)
     follows: Command | None = field(default=None, repr=False)
     after: bool = False
     waits_for: int | None = None
