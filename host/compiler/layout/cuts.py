@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+from ....golden.memories import LocalMemory
 from ....golden.timing.bus import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
+from ..data.constant import Stored
 from ..data.errors import CompileError
 from ..data.job import Cut
 from ..data.plan import Plan
@@ -67,6 +69,21 @@ def _need(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> int:
     lanes = plan.config.array.lanes
     buffers = Geometry(plan, index, cut, partial).buffers().values()
     return sum(-(-size // lanes) * lanes for sizes in buffers for size in sizes)
+
+
+def exceeds_weight_memory(plan: Plan) -> bool:
+    """Whether the weights of all layers are more than their memory holds."""
+    seen: set[bytes | Stored] = set()
+    room = plan.config.memory.weight_bytes
+    for operation in plan.operations:
+        constant = operation.constants.get(LocalMemory.WEIGHT)
+        if constant is not None and constant.image not in seen:
+            seen.add(constant.image)
+            room -= len(constant.image)
+            # Those of the first layers say it already.
+            if room < 0:
+                return True
+    return False
 
 
 def choose_cut(

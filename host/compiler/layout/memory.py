@@ -8,13 +8,12 @@ import math
 from collections.abc import Mapping
 
 from ....golden.memories import LocalMemory
-from ..data.constant import Stored
 from ..data.errors import CompileError
 from ..data.plan import Plan
 from ..data.residence import Span
 from ..lower.operations import make_operation
 from .borders import place_views
-from .cuts import choose_cut, smallest_cut
+from .cuts import choose_cut, exceeds_weight_memory, smallest_cut
 from .folds import fold_choices
 from .parts import Geometry
 from .placement import extent, free, lifetimes, place
@@ -97,7 +96,7 @@ def _cut_layer(
         if folded:
             plan.storages[folded] = storage
             plan.operations[index] = make_operation(plan, index)
-        choice = choose_cut(plan, index, partial, gaps, streamed=_is_streamed(plan))
+        choice = choose_cut(plan, index, partial, gaps, streamed=exceeds_weight_memory(plan))
         if choice is not None and choice[2] < best:
             *plan.cuts[index], best = choice
         else:
@@ -105,21 +104,6 @@ def _cut_layer(
     geometry = Geometry(plan, index, plan.cuts[index][0], partial)
     sources, target = geometry.storages_of(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
     plan.operations[index] = make_operation(plan, index, sources, target)
-
-
-def _is_streamed(plan: Plan) -> bool:
-    """Whether the weights of all layers are more than their memory holds."""
-    seen: set[bytes | Stored] = set()
-    room = plan.config.memory.weight_bytes
-    for operation in plan.operations:
-        constant = operation.constants.get(LocalMemory.WEIGHT)
-        if constant is not None and constant.image not in seen:
-            seen.add(constant.image)
-            room -= len(constant.image)
-            # Those of the first layers say it already.
-            if room < 0:
-                return True
-    return False
 
 
 class _Spilling:
@@ -136,7 +120,7 @@ class _Spilling:
             operation.constants[LocalMemory.WEIGHT].image if LocalMemory.WEIGHT in operation.constants else b""
             for operation in plan.operations
         ]
-        few = plan.config.memory.weight_bytes // 4 if _is_streamed(plan) else math.inf
+        few = plan.config.memory.weight_bytes // 4 if exceeds_weight_memory(plan) else math.inf
         #: Bytes of weights of each layer that are streamed, and not kept from part to part.
         self.heavy = [len(image) if len(image) > few else 0 for image in images]
         self._smallest: dict[tuple[int, frozenset[str], int], dict[tuple[str, int], int]] = {}

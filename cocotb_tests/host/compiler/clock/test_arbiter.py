@@ -68,7 +68,7 @@ def test_requests_wait_in_front_of_the_turns() -> None:
     # The memory's are taken one after the other, then those that wait; the next ones as bursts end.
     assert taken[:ahead] == list(range(ahead))
     first = 2 + 1 + OVERHEADS.read_latency
-    assert begins.times == [first + OVERHEADS.shared_answer + 16 * number for number in range(len(taken))]
+    assert begins.times.tolist() == [first + OVERHEADS.shared_answer + 16 * number for number in range(len(taken))]
     assert taken[ahead:] == [first + 16 + 1, first + 32 + 1]
 
 
@@ -122,7 +122,7 @@ def test_a_store_reads_as_many_beats_ahead_as_there_is_room_for(first_beats: int
     store.accept(Command(Opcode.STORE, fields), 0)
     agenda.run()
     assert len(left) == 128
-    ends = itertools.accumulate(beats for beats, _ in store.bursts)
+    ends = itertools.accumulate(store.bursts)
     for end, read in zip(ends, store.read.times, strict=True):
         # The last beat takes the place of one that has left.
         before = end - 1 - BEATS_OUTGOING - COLLECTED_BURSTS * config.axi.BURST_BEATS

@@ -1,6 +1,6 @@
 """ResNets with bottlenecks, and chains of equal layers, quantised, with random weights: networks of any length.
 
-    PYTHONPATH=cocotb_tests/support .venv/bin/python -m networks.residual 50 FILE
+    PYTHONPATH=cocotb_tests/support .venv/bin/python -m networks.generated.residual 50 FILE
 
 writes ResNet-50 at 224x224x3 to a file.
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cocotb_tests.support.networks.generated.writer import Limits, Writer
+from .writer import Limits, Writer
 
 CLASSES = 1000
 #: Blocks of each stage, by the name's number.
@@ -127,8 +127,11 @@ def resnet(number: int, *, side: int = 224, seed: int = 0) -> bytes:
     return made.model(made.classes(x))
 
 
-def chain(layers: int, *, channels: int = 32, side: int = 28, seed: int = 0) -> bytes:
-    """The serialised model of so many equal 3x3 convolutions, one after the other."""
+def chain(layers: int, *, channels: int = 32, side: int = 48, seed: int = 0) -> bytes:
+    """The serialised model of so many equal 3x3 convolutions, one after the other.
+
+    By default a feature map has 72 KiB, which is more than the feature memory of `ecp5-85k`.
+    """
     made = _made(seed)
     x = made.begin((1, channels, side, side))
     for _ in range(layers):
