@@ -4,6 +4,9 @@
 cases as have every value of every parameter ("each choice", Ammann and Offutt, *Introduction to Software Testing*,
 6.2), or with ``sampled(n)`` with ``n`` of these; its other cases become ``regress``. So nothing is lost: `make regress`
 runs all cases, and ``--share 3/20`` a part of them that only the names of the tests decide.
+
+A test that needs the tools of the extra `synth` is ``regress`` by itself. They are WebAssembly, which a machine that
+has never run them compiles first, for over a minute each.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ MARKERS = (
     "verilator: runs in Verilator, whatever `--simulator` says",
     "cocotb: runs cocotb on a component, as every test does that has the fixture `simulate`",
 )
+#: Why a test is skipped where the extra `synth` is missing.
+NO_SYNTH = "the `synth` extra is not installed"
 
 
 @dataclass(frozen=True)
@@ -83,8 +88,15 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
 
 
+def _needs_compiled_tools(item: pytest.Item) -> bool:
+    return any(mark.kwargs.get("reason") == NO_SYNTH for mark in item.iter_markers("skipif"))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if _needs_compiled_tools(item):
+            item.add_marker(pytest.mark.regress)
     sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         if item.get_closest_marker("sampled") and not item.get_closest_marker("regress"):

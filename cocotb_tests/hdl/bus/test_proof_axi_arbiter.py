@@ -251,7 +251,6 @@ MUTATIONS = (
 )
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -219,12 +219,10 @@ class GuardProof(Proof):
         ]
 
 
-@pytest.mark.regress
 def test_guard(tmp_path: Path) -> None:
     prove(GuardProof(), tmp_path, depth=4, cover_depth=16)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -255,7 +253,6 @@ def test_a_broken_guard_is_found(old: str, new: str, tmp_path: Path, monkeypatch
         prove(GuardProof(module), tmp_path, depth=18, mode="bounded")
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize("new", ["exhausted", "(in_flight == 255) | exhausted"])
 def test_a_guard_that_counts_over_is_found(new: str, tmp_path: Path) -> None:
     # From reset on that takes more cycles than the solver can look at.

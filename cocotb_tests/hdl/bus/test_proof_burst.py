@@ -94,7 +94,6 @@ def test_burst_splitter(data_bytes: int, tmp_path: Path) -> None:
     prove(BurstProof(data_bytes=data_bytes), tmp_path, depth=2, cover_depth=6)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -513,7 +513,6 @@ class ForesightProof(Proof):
         return queue.level + output.valid
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     "config",
     [
@@ -554,7 +553,6 @@ def _changes(name: str) -> dict:
     }[name]
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("config", "change"),
     [

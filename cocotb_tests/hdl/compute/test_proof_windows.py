@@ -285,7 +285,6 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
     prove(WindowsProof(config), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [

@@ -113,12 +113,10 @@ class BarrierProof(Proof):
         m.d.comb += [Assert(waited < ERROR_LATENCY), Assert(~fails | before[-1])]
 
 
-@pytest.mark.regress
 def test_barriers(tmp_path: Path) -> None:
     prove(BarrierProof(), tmp_path, depth=6, cover_depth=16)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("part", "old", "new"),
     [

@@ -277,7 +277,6 @@ class QueueProof(Proof):
         return legal
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("which", "count", "cores"),
     sweep([(Queue.DMA, 2, 1), (Queue.DMA, 2, 2), (Queue.COMPUTE, 2, 1), (Queue.DMA, 4, 2)], kept=[(Queue.DMA, 2, 2)]),
@@ -287,7 +286,6 @@ def test_queue(which: Queue, count: int, cores: int, tmp_path: Path, monkeypatch
     prove(QueueProof(which, cores), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("part", "old", "new"),
     [

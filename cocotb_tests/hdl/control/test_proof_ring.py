@@ -230,7 +230,6 @@ class ChangedProof(Proof):
         return m
 
 
-@pytest.mark.regress
 def test_ring(tmp_path: Path) -> None:
     prove(RingProof(), tmp_path, depth=3, cover_depth=30)
 

@@ -243,12 +243,10 @@ class StoreResponsesProof(Proof):
         return m
 
 
-@pytest.mark.regress
 def test_store_beats(tmp_path: Path) -> None:
     prove(StoreBeatsProof(), tmp_path, depth=2, cover_depth=30)
 
 
-@pytest.mark.regress
 def test_room_of_a_load(tmp_path: Path) -> None:
     prove(LoadRoomProof(), tmp_path, depth=3, cover_depth=8)
 
@@ -261,7 +259,6 @@ def test_responses_of_a_store(tmp_path: Path) -> None:
     prove(StoreResponsesProof(), tmp_path, depth=2, cover_depth=12)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("proof", "module", "old", "new"),
     [

@@ -100,12 +100,10 @@ class SenderProof(Proof):
         return m
 
 
-@pytest.mark.regress
 def test_sender(tmp_path: Path) -> None:
     prove(SenderProof(), tmp_path, depth=4, cover_depth=32)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

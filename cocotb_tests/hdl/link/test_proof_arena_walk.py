@@ -91,7 +91,6 @@ def test_walk(tmp_path: Path) -> None:
     prove(WalkProof(), tmp_path, depth=5, cover_depth=20)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -187,12 +187,10 @@ class BridgeProof(Proof):
         ]
 
 
-@pytest.mark.regress
 def test_bridge(tmp_path: Path) -> None:
     prove(BridgeProof(), tmp_path, depth=5, cover_depth=20)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -209,7 +207,6 @@ def test_a_broken_bridge_is_found(old: str, new: str, tmp_path: Path) -> None:
         prove(BridgeProof(broken(bridge, old, new)), tmp_path, depth=24, mode="bounded")
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

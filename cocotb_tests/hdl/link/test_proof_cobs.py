@@ -113,14 +113,12 @@ def test_encoder(tmp_path: Path) -> None:
     prove(EncoderProof(), tmp_path, depth=6, cover_depth=20)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize("depth", [16, pytest.param(26, marks=pytest.mark.regress)])
 def test_what_is_encoded_is_decoded(depth: int, tmp_path: Path) -> None:
     """In the first cycles: frames of a few bytes, of one block and of several."""
     prove(PairProof(), tmp_path, depth=depth, mode="bounded")
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -133,7 +131,6 @@ def test_a_broken_encoder_is_found(old: str, new: str, tmp_path: Path) -> None:
         prove(EncoderProof(broken(cobs_encoder, old, new)), tmp_path, depth=12, mode="bounded")
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [

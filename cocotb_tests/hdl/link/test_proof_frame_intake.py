@@ -97,7 +97,6 @@ def test_intake(tmp_path: Path) -> None:
     prove(IntakeProof(), tmp_path, depth=3, cover_depth=24)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -191,12 +191,10 @@ class ArenaProof(Proof):
         self.check_waits(m, at.runs | found.aw_queue.output.valid & (inner.room != 0), bus.wready)
 
 
-@pytest.mark.regress
 def test_arena(tmp_path: Path) -> None:
     prove(ArenaProof(), tmp_path, depth=7, cover_depth=24)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

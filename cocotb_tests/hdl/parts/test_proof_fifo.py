@@ -146,7 +146,6 @@ def test_buffer(tmp_path: Path) -> None:
     prove(BufferProof(), tmp_path, depth=2, cover_depth=5)
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("depth", [2, 3, 16])
 def test_fifo(depth: int, tmp_path: Path) -> None:
     prove(FifoProof(depth=depth), tmp_path, depth=2, cover_depth=depth + 3)
@@ -157,7 +156,6 @@ def test_block_fifo(depth: int, tmp_path: Path) -> None:
     prove(BlockFifoProof(depth=depth), tmp_path, depth=5, cover_depth=depth + 6)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -170,7 +168,6 @@ def test_a_broken_slot_is_found(old: str, new: str, tmp_path: Path) -> None:
         prove(SlotProof(broken(fifo, old, new)), tmp_path, depth=8, mode="bounded")
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -200,7 +197,6 @@ def test_a_broken_fifo_is_found(depth: int, old: str, new: str, tmp_path: Path) 
         prove(FifoProof(broken(fifo, old, new), depth=depth), tmp_path, depth=8, mode="bounded")
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

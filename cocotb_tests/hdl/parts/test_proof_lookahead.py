@@ -76,7 +76,6 @@ def test_lookahead(depth: int, tmp_path: Path) -> None:
     prove(LookaheadProof(depth=depth), tmp_path, depth=3, cover_depth=depth + 8)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize(
     ("old", "new"),
     [

@@ -249,7 +249,6 @@ class LoopsProof(Proof):
 SMALL = loop_nest.Nest(counts={"row": 3, "fold": 2, "piece": 3}, pointers={"local": 6, "offset": 3}, context=2)
 
 
-@pytest.mark.regress
 def test_loop_nest(tmp_path: Path) -> None:
     prove(LoopNestProof(SMALL), tmp_path, depth=2, cover_depth=16)
 
@@ -259,7 +258,6 @@ def test_loop_nest_of_a_load(tmp_path: Path) -> None:
     prove(LoopNestProof(transfer_nest(PRESETS["tiny"])), tmp_path, depth=2, cover_depth=16, time_limit_s=1800)
 
 
-@pytest.mark.regress
 @pytest.mark.parametrize("side", ["source", pytest.param("destination", marks=pytest.mark.regress)])
 def test_loops(side: str, tmp_path: Path) -> None:
     prove(LoopsProof(side=side, word_bits=5, bits=6), tmp_path, depth=2, cover_depth=16)
