@@ -56,6 +56,7 @@ class Bench:
             np.testing.assert_array_equal(self.driver.infer(self.input)[0], self.expected())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("fault", "code"), [(Fault.SLAVE, ErrorCode.AXI_SLAVE), (Fault.DECODE, ErrorCode.AXI_DECODE)])
 @pytest.mark.parametrize("side", ["input", "output"])
 def test_bus_errors(fault: Fault, code: ErrorCode, side: str) -> None:
@@ -72,6 +73,7 @@ def test_bus_errors(fault: Fault, code: ErrorCode, side: str) -> None:
     bench.recovers()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("settings", [{"accept": False}, {"answer": False}])
 @pytest.mark.parametrize("late", ["before the reset", "after the reset", "in the next run"])
 def test_a_memory_that_does_not_answer(settings: dict[str, bool], late: str) -> None:
@@ -112,6 +114,7 @@ def _changed(program: Program, queue: Queue, opcode: Opcode, fields: dict[str, i
     return with_body(program, with_commands(program.cores[0].body, queue, bytes(data)))
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("queue", "opcode", "fields", "code", "unit"),
     [
@@ -149,6 +152,7 @@ def test_queues_that_wait_for_each_other() -> None:
     bench.recovers()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cycles", [5, 60, 130, 2000, 50_000])
 def test_a_reset_in_the_middle(cycles: int) -> None:
     bench = Bench()

@@ -42,6 +42,7 @@ HARDWARE: dict[str, tuple[Pattern, int]] = {
 IN_EVERY_RUN = ("bottom-up",)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", sweep(HARDWARE, kept=IN_EVERY_RUN))
 def test_matches_golden(simulate, name: str) -> None:
     pattern, lanes = HARDWARE[name]

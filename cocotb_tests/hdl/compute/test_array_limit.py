@@ -27,6 +27,7 @@ def commands_of(measured: Measured) -> list[dict[str, int]]:
     return [fields for opcode, fields in map(decode, commands) if opcode is Opcode.COMPUTE]
 
 
+@pytest.mark.regress
 def test_three_channels_take_two_words_a_window() -> None:
     maker = GraphMaker((16, 16, 3))
     measured = measure(maker.finish(maker.convolution("x", 16, SAME)), CONFIG)
@@ -34,6 +35,7 @@ def test_three_channels_take_two_words_a_window() -> None:
     assert measured.counters["compute_busy"] == 2 * windows
 
 
+@pytest.mark.regress
 def test_the_array_is_busy_from_first_to_last_cycle() -> None:
     maker = GraphMaker((16, 16, 32))
     measured = measure(maker.finish(maker.convolution("x", 32, SAME)), CONFIG)
@@ -43,6 +45,7 @@ def test_the_array_is_busy_from_first_to_last_cycle() -> None:
     assert macs / (cycles * CONFIG.multipliers) >= 0.95
 
 
+@pytest.mark.regress
 def test_dependent_commands_follow_within_50_cycles() -> None:
     maker = GraphMaker((8, 8, 16))
     name = "x"
