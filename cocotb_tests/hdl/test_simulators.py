@@ -43,7 +43,9 @@ class Adder(wiring.Component):
         return m
 
 
-IN_BOTH = pytest.mark.parametrize("simulator", ["chosen", pytest.param("Verilator", marks=pytest.mark.verilator)])
+IN_BOTH = pytest.mark.parametrize(
+    "simulator", ["chosen", pytest.param("Verilator", marks=[pytest.mark.verilator, pytest.mark.regress])]
+)
 PASSING = (
     "an_edge_is_told_before_registers_take_it",
     "what_is_written_with_the_clock_is_taken_by_its_edge",

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cocotb_tests.support.tiers import Share, chosen
+from cocotb_tests.support.sampling import chosen
+from cocotb_tests.support.tiers import Share
 
 ROOT = Path(__file__).parents[2]
 

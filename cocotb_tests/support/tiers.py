@@ -1,9 +1,9 @@
 """Tiers: what `make test` runs of a sweep, and which share of the rest a run takes.
 
 `make test` runs what has no marker ``regress``. A parametrised test that is marked ``sampled`` runs there with as few
-cases as have every value of every parameter ("each choice", Ammann and Offutt, *Introduction to Software Testing*,
-6.2), or with ``sampled(n)`` with ``n`` of these; its other cases become ``regress``. So nothing is lost: `make regress`
-runs all cases, and ``--share 3/20`` a part of them that only the names of the tests decide.
+cases as have every value of every parameter, or with ``sampled(n)`` with ``n`` of these; its other cases become
+``regress``. So nothing is lost: `make regress` runs all cases, and ``--share 3/20`` a part of them that only the names
+of the tests decide.
 
 A test that needs the tools of the extra `synth` is ``regress`` by itself. They are WebAssembly, which a machine that
 has never run them compiles first, for over a minute each.
@@ -14,10 +14,11 @@ from __future__ import annotations
 import argparse
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
+
+from cocotb_tests.support.sampling import chosen
 
 MARKERS = (
     "regress: left out of `make test`; `make regress` runs it",
@@ -54,27 +55,6 @@ class Share:
     def has(self, name: str) -> bool:
         """Whether a test of this name is in it: each name is in one share of every count."""
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:8]) % self.count == self.number - 1
-
-
-def chosen(cases: Sequence[Mapping[str, int]], most: int | None) -> list[int]:
-    """Places of the cases that `make test` runs.
-
-    Parameters
-    ----------
-    cases : sequence of mappings
-        For each case what tells the values of every parameter apart.
-    most : int, optional
-        So many at most, evenly spaced among those that have every value once.
-    """
-    left = {value for case in cases for value in case.items()}
-    found: list[int] = []
-    while left:
-        best = max(range(len(cases)), key=lambda place: (len(left & cases[place].items()), -place))
-        found.append(best)
-        left -= cases[best].items()
-    if most is None or most >= len(found):
-        return sorted(found)
-    return [found[place * len(found) // most] for place in range(most)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -26,6 +26,7 @@ def config_of(cores: int) -> Config:
     return dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=cores))
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("cores", sweep([2, 4], kept=[4]))
 def test_arbiter(simulate, cores: int) -> None:

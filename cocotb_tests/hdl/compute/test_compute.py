@@ -56,6 +56,7 @@ CONFIGS |= FPC_CONFIGS | {
 IN_EVERY_RUN = ("tiny",)
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
 def test_matches_golden(simulate, name: str) -> None:

@@ -50,6 +50,7 @@ WINDOWS = 56
 TRIALS = 2
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny",)))
 def test_lands_as_foreseen(simulate, name: str) -> None:

@@ -33,6 +33,7 @@ def _config(preset: str) -> Config:
     return dataclasses.replace(PRESETS[preset], resident_commands=RING)
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("preset", sweep(PRESETS, kept=("tiny",)))
 def test_program(simulate, preset: str) -> None:

@@ -31,6 +31,7 @@ HEADER = ("after", "reserved", "signal", "wait")
 COUNT = 60
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize(
     ("preset", "queue", "cores"),

@@ -20,6 +20,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_load_and_fill(simulate, preset: str) -> None:

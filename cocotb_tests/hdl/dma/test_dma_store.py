@@ -19,6 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_store(simulate, preset: str) -> None:

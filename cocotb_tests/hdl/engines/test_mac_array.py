@@ -43,12 +43,14 @@ CONFIGS = {
 PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("rows",)))
 def test_matches_golden(simulate, name: str) -> None:
     simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": ""})
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("binary pairs",)))
 def test_multipliers_that_work_twice_a_cycle_match_golden(simulate, name: str) -> None:

@@ -22,6 +22,7 @@ RATE_TIMEOUT = 4000
 DRAWN = [(400, 5), *(pytest.param(5000, seed, marks=pytest.mark.regress) for seed in range(20))]
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize(("frames", "seed"), DRAWN)
 def test_bridge(simulate, frames: int, seed: int) -> None:

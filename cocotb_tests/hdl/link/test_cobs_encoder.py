@@ -26,6 +26,7 @@ EDGES = [
 ]
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 def test_encoder(simulate) -> None:
     simulate(CobsEncoder())

@@ -15,6 +15,7 @@ from lutterfly.hdl.link.uart_receiver import TICKS, UartReceiver
 CLOCK_HZ = 100_000_000
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 def test_receiver(simulate) -> None:
     simulate(UartReceiver())

@@ -16,6 +16,7 @@ from lutterfly.hdl.link.uart_transmitter import UartTransmitter
 CLOCK_HZ = 100_000_000
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 def test_transmitter(simulate) -> None:
     simulate(UartTransmitter())

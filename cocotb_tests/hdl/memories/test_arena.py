@@ -21,6 +21,7 @@ SIZE = 8192
 PERIOD_NS = 10
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize(("data_bits", "id_bits"), sweep([(32, 4), (64, 4), (128, 7)], kept=[(32, 4), (128, 7)]))
 def test_arena(simulate, data_bits: int, id_bits: int) -> None:

@@ -279,6 +279,7 @@ class Bench(wiring.Component):
         return m
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 def test_hardware_is_golden(simulate) -> None:
     simulate(Bench())
