@@ -28,7 +28,7 @@ def lint(source: Path) -> str:
     return result.stderr
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.regress
 @pytest.mark.parametrize(
     ("preset", "cluster", "top"),
     [

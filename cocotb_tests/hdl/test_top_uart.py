@@ -45,6 +45,7 @@ def test_a_clock_that_is_out_of_range_is_refused(clock_hz: int) -> None:
         TopUart(CONFIG, clock_hz)
 
 
+@pytest.mark.regress
 def test_the_verilog_is_one_module_with_few_pins() -> None:
     text = generate(CONFIG, 25_000_000)
     assert f"configuration hash {CONFIG.hash:#010x}" in text

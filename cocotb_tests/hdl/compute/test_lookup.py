@@ -28,6 +28,7 @@ from lutterfly.hdl.parts.isa import ErrorReport
 OUTPUTS = ("step", "engine", "engine_valid", "address", "weight", "reads", "problem")
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_looks_up(simulate, preset: str) -> None:
     simulate(Lookup(PRESETS[preset]), env={"PRESET": preset})

@@ -70,6 +70,7 @@ def test_each_engine_has_traces() -> None:
     assert set(TRACES) == set(SPECIFICATIONS) - {MAC}
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("engine", sweep(TRACES, kept=(DEPTHWISE, WINOGRAD)), ids=lambda engine: engine.name)
 def test_an_engine_that_is_left_out_leaves_no_trace(engine: Engine) -> None:
     for word in TRACES[engine]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import cocotb
 import numpy as np
+import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
@@ -19,6 +20,7 @@ CONFIG = FPC_CONFIGS["bottom-up"]
 LANES = CONFIG.array.lanes
 
 
+@pytest.mark.regress
 def test_matches_golden(simulate) -> None:
     simulate(ShiftFinish(CONFIG))
 

@@ -71,6 +71,7 @@ def test_whole_tables(simulate, source: str, function: str, target: str, options
     run(simulate, dut, tmp_path)
 
 
+@pytest.mark.regress
 def test_a_table_of_16_bits(simulate, tmp_path: Path) -> None:
     dut = rom("q3.12", "tanh", "q0.7")
     assert (dut.stored_entries, dut.is_block) == (1 << 15, True)

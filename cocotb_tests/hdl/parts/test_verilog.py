@@ -78,6 +78,7 @@ def test_what_is_beside_them_stays() -> None:
     assert contents(text) == [list(enumerate([3, 0, 1, 0] * 4))]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_the_core_has_no_contents(preset: str) -> None:
     assert contents(generate(PRESETS[preset])) == []

@@ -72,6 +72,7 @@ def test_the_chain_has_parts_transfers_and_streamed_weights() -> None:
     assert any(arrival.tensor is None for arrival in plan.arrivals)
 
 
+@pytest.mark.regress
 def test_no_line_is_run_for_pairs_of_what_grows(counted: list[Counter[_Place]]) -> None:
     """From the second length to the third there are twice as many layers more as from the first to the second. What is
     run for pairs of them is run four times as often more."""
