@@ -35,6 +35,7 @@ CONFIGS = {
 COMMANDS = 6
 
 
+@pytest.mark.regress
 @pytest.mark.verilator
 def test_every_property_on_the_smallest(simulate) -> None:
     simulate(TopAxi(CONFIGS["tiny"]), env={"CONFIG": "tiny"})
