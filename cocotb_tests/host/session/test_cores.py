@@ -80,6 +80,7 @@ def test_cycles_where_all_cores_load_and_store_at_once(side: int, channels: int,
     assert found.program.predicted_cycles == found.cycles
 
 
+@pytest.mark.regress
 def test_turns_go_on_from_run_to_run() -> None:
     """Who is served first is the one behind the last of the run before: here that takes three cycles."""
     limits = Limits(side=24, map_bytes=24 << 10, weight_bytes=32 << 10, macs=1_500_000)
