@@ -109,7 +109,7 @@ def test_many_networks_on_the_core(name: str, network: Generated):
         check_on_the_core(network.model, name)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.regress
 @pytest.mark.parametrize("path", sorted(REGRESSIONS.glob("*.onnx")), ids=lambda path: path.stem)
 def test_networks_that_once_failed(path: Path):
     model = onnx.load(path)

@@ -174,6 +174,7 @@ def quick() -> Iterator[tuple[str, int]]:
     return ((name, seed) for name, seeds in QUICK.items() for seed in seeds)
 
 
+@pytest.mark.regress
 def test_every_feature_meets_every_other_one() -> None:
     assert set(met(quick()).holes()) - SELDOM == set()
 
@@ -231,6 +232,7 @@ def test_elements_move_from_the_first_seed_on() -> None:
     assert drawn.keys() == set(itertools.product(("Resize", "DepthToSpace", "SpaceToDepth"), (False, True)))
 
 
+@pytest.mark.regress
 def test_elements_move_along_any_axis_from_the_first_seed_on() -> None:
     """Layers of every kind of move, of which the file has each on codes and between float tensors."""
     titles, drawn = Counter(), Counter()
@@ -248,6 +250,7 @@ def test_elements_move_along_any_axis_from_the_first_seed_on() -> None:
     assert min(titles.values()) > 4
 
 
+@pytest.mark.regress
 def test_two_activations_become_one_from_the_first_seed_on() -> None:
     """Products of maps, and of a map and a vector; maxima and minima."""
     drawn = Counter()
@@ -259,6 +262,7 @@ def test_two_activations_become_one_from_the_first_seed_on() -> None:
     assert min(drawn["Maximum"], drawn["Multiply"] - drawn["by vector"], drawn["by vector"]) > 4
 
 
+@pytest.mark.regress
 def test_matrices_are_multiplied_from_the_first_seed_on() -> None:
     """Single ones and stacks of them, whose second operand is turned or not; and none before."""
     products = [
@@ -272,6 +276,7 @@ def test_matrices_are_multiplied_from_the_first_seed_on() -> None:
     assert min(rises.count(1), sum(rise > 1 for rise in rises)) > 2
 
 
+@pytest.mark.regress
 def test_orders_are_drawn_whether_they_pay_or_not() -> None:
     found = [network(seed, "ecp5-85k") for seed in range(0, 64, 8)]
     moved = [any(tensor.order for tensor in entry.program().cores[0].written) for entry in found]

@@ -45,6 +45,7 @@ def image(seed: int) -> dict[str, np.ndarray]:
     return {"image": np.random.default_rng(seed).integers(-128, 128, IMAGE, np.int8)}
 
 
+@pytest.mark.regress
 def test_it_is_the_network_of_the_paper():
     plan, program = planned()
     assert sum(layer.macs for layer in program.layers) == MACS
@@ -87,6 +88,7 @@ def test_the_bound_of_each_layer_is_reported():
         assert layer.cycles >= max(layer.array_cycles, 0.9 * layer.bus_cycles), layer
 
 
+@pytest.mark.regress
 def test_every_byte_of_every_layer_on_the_golden_machine():
     (plan, program), feeds = planned(), image(2)
     graph, known = plan.graph, reference.run(Model(network()), feeds)
@@ -102,6 +104,7 @@ def test_every_byte_of_every_layer_on_the_golden_machine():
             np.testing.assert_array_equal(to_onnx(view, codes), known[view.name], view.name)
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize(
     "blocks",
     [

@@ -127,6 +127,7 @@ def test_resnet_with_half_of_its_blocks(requant_lanes: int, most: int) -> None:
     assert cycles[0.5] <= most < cycles[1.0]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 def test_step_lists_that_exceed_their_memory_come_and_go(preset: str) -> None:
     """Each tile has a list of its own, and all together have more entries than there are."""

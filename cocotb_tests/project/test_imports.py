@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -70,11 +71,16 @@ NAME_ENGINES = (
 KINDS = {name: one for name, one in vars(graph).items() if inspect.isclass(one) and issubclass(one, graph.Layer)}
 
 
+@functools.cache
+def _parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
     """Path in the checkout and syntax tree of every module."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT), ast.parse(path.read_text())
+            yield path.relative_to(ROOT), _parsed(path)
 
 
 def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:

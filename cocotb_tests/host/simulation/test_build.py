@@ -79,6 +79,7 @@ def test_a_failure_of_the_generator_is_shown(monkeypatch: pytest.MonkeyPatch, tm
     assert "no such thing" in (tmp_path / "failed-build.log").read_text()
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("name", ["core.so", "core.v"])
 @pytest.mark.parametrize("size_bytes", sweep([None, 0, 5000], kept=[5000]), ids=["missing", "empty", "truncated"])
 def test_a_damaged_simulator_is_built_again(
