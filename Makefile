@@ -46,12 +46,13 @@ check: .venv/installed
 	$(BIN)/mypy
 
 cocotb: .venv/installed-synth
-	$(PYTEST) --simulator verilator -m cocotb -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) $(PYTEST_OPTIONS)
+	$(PYTEST) --simulator=verilator -m cocotb -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) $(PYTEST_OPTIONS)
 
 # Components run in Verilator here. A share has all that `make test` does not do, except the few tests that take longest.
+# With `=`, as pytest takes a word after an option for a path as long as it does not know the option.
 regress: check .venv/installed-synth browser
-	$(PYTEST) --simulator verilator -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
-	    $(if $(SHARE),-m "(regress or cocotb) and not long" --share $(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
+	$(PYTEST) --simulator=verilator -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
+	    $(if $(SHARE),-m "(regress or cocotb) and not long" --share=$(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-synth .venv/installed-train
