@@ -20,7 +20,7 @@ TORCH ?= torch==2.13.0
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
-	@echo "make test     make check and the tests of every day (JOBS=$(JOBS) at a time): ten minutes"
+	@echo "make test     make check and the tests of every day (JOBS=$(JOBS) at a time)"
 	@echo "make check    form, lint and types, without simulation"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
 	@echo "make cocotb   the cocotb regression: components and the core in Verilator"

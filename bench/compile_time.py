@@ -1,6 +1,6 @@
 """Measure what compiling takes, in seconds and in memory, against the layers of networks.
 
-    python -m bench.compile_time [--models FOLDER] [NETWORK ...]
+    .venv/bin/python -m bench.compile_time [--models FOLDER] [NETWORK ...]
 
 Networks are those of MLPerf Tiny, MobileNet v1, ResNet-50 and ResNet-101 on images of 224x224x3 with random weights,
 and chains of equal convolutions. Each is compiled in a process of its own: the peak is that of the whole process,
