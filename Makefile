@@ -10,7 +10,10 @@ BIN := .venv/bin
 REGRESS_TIME_LIMIT_S := 3600
 # `make regress SHARE=3/20` runs a part of what `make test` leaves out; the names of the tests alone decide which.
 SHARE ?=
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --durations=20
+# Tests and tools start Python hundreds of times: what is compiled is kept, whatever this shell says.
+unexport PYTHONDONTWRITEBYTECODE
+# Tests of one file share what they compute first, so that a process keeps neighbours and takes over others' last ones.
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal --durations=20
 
 # The version that is tested. pip takes a CPU build where it finds one; on Linux, PyPI alone has the one for GPUs, of several
 # gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
@@ -33,7 +36,7 @@ help:
 demo: .venv/installed
 	@$(BIN)/lutterfly demo
 
-test: check .venv/installed-synth browser
+test: check
 	$(PYTEST) --quick-build $(PYTEST_OPTIONS)
 
 test-train: .venv/installed-train

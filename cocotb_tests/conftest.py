@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -19,6 +20,9 @@ from lutterfly.host.simulation import cache
 pytest_plugins = ("cocotb_tests.support.tiers", "cocotb_tests.support.oracles.skips", "pytester")
 ROOT = Path(__file__).parents[1]
 Simulate = Callable[..., None]
+#: New objects after which the garbage collector looks for some to free: a component that is elaborated makes a million,
+#: nearly all of which stay.
+GARBAGE = 100_000
 
 # A slow machine is no failure: no test of hypothesis fails by its time, nor by that of drawing what it tries.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -59,6 +63,13 @@ def models_dir(request: pytest.FixtureRequest) -> Path:
     if not folder.is_dir():
         pytest.skip(f"the models' folder {folder} does not exist; name another one with --models")
     return folder
+
+
+def pytest_collection_finish() -> None:
+    """Keep the garbage collector from walking through everything that was collected, again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GARBAGE)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -104,6 +104,8 @@ BLOCK = 20
 BEGINNINGS = ((0, 15), (FIRST_WIDE, 4), (FIRST_MOVED, 4), (FIRST_ARRANGED, 4), (FIRST_MULTIPLIED, 4), (FIRST_MIXING, 3))
 #: Of a block: an odd accelerator's memories may hold too little, and on it a layer's cycles may be predicted wrongly.
 REFUSED, OFF = 2, 1
+#: Which is no fault of an odd accelerator: cores that share each layer do not multiply two activations.
+OF_ONE_CORE = "weights that another layer computes are of one core"
 
 
 @pytest.mark.sampled(10)
@@ -138,7 +140,7 @@ def test_many_networks_on_the_core(config_name: str, first: int) -> None:
     trials = [attempt(seed, config_name) for seed in range(first, first + BLOCK)]
     print(summary(trials))
     assert [trial.text for trial in trials if trial.problem] == []
-    assert sum(bool(trial.refused) for trial in trials) <= REFUSED
+    assert sum(bool(trial.refused) and OF_ONE_CORE not in trial.refused for trial in trials) <= REFUSED
     assert sum(bool(trial.late) for trial in trials) <= OFF * (config_name not in PRESETS)
 
 

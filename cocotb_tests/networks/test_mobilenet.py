@@ -69,6 +69,7 @@ def test_activations_use_their_range_and_seldom_saturate():
         assert np.mean(codes != other[name]) > 0.3, name
 
 
+@pytest.mark.regress
 def test_layers_run_in_parts_with_streamed_weights_and_spilled_activations():
     plan, program = planned()
     parts = {index: Geometry(plan, index, cut, plan.partial(index)) for index, (cut, _) in plan.cuts.items()}
@@ -79,6 +80,7 @@ def test_layers_run_in_parts_with_streamed_weights_and_spilled_activations():
     assert len(spilled) > 10
 
 
+@pytest.mark.regress
 def test_the_bound_of_each_layer_is_reported():
     """Products per byte decide: few in a depthwise layer and in a fully connected one, many in a pointwise one."""
     _, program = planned()

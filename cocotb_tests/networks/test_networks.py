@@ -104,6 +104,7 @@ def test_bytes_and_cycles_on_the_core(models_dir, network: str, form: str, sampl
     assert found.cycles <= BOUNDS[network]
 
 
+@pytest.mark.regress
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bytes_and_cycles_on_twice_the_columns(models_dir, network: str):
     data = (models_dir / f"{network}_qdq.onnx").read_bytes()

@@ -27,7 +27,7 @@ DEFAULT = PRESETS["ecp5-85k"]
 #: parts; tiles inside pixels; groups.
 QUICK = (2, 3, 4, 11, 16, 27, 34, 36, 42, 58, 63, 94, 100, 104, 127, 146, 151, 156, 159)
 #: Of those, the ones on accelerators of their own: a simulator is built for each, in `make regress`.
-ON_ODD = (63, 94, 127, 156)
+ON_ODD = (63, 94, 127, 146, 151, 156, 159)
 
 
 def assert_predicted(measured: Measured) -> None:

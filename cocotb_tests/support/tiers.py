@@ -5,8 +5,9 @@ cases as have every value of every parameter, or with ``sampled(n)`` with ``n`` 
 ``regress``. So nothing is lost: `make regress` runs all cases, and ``--share 3/20`` a part of them that only the names
 of the tests decide.
 
-A test that needs the tools of the extra `synth` is ``regress`` by itself. They are WebAssembly, which a machine that
-has never run them compiles first, for over a minute each.
+A test that needs what only the extras `synth` and `board` install is ``regress`` by itself, and `make test` does
+without both. The tools of `synth` are large, and WebAssembly, which a machine that has never run them compiles first,
+for over a minute each.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ MARKERS = (
     "verilator: runs in Verilator, whatever `--simulator` says",
     "cocotb: runs cocotb on a component, as every test does that has the fixture `simulate`",
 )
-#: Why a test is skipped where the extra `synth` is missing.
-NO_SYNTH = "the `synth` extra is not installed"
+#: Why a test is skipped where one of these extras is missing.
+NO_EXTRA = ("the `synth` extra is not installed", "the `board` extra is not installed")
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", marker)
 
 
-def _needs_compiled_tools(item: pytest.Item) -> bool:
-    return any(mark.kwargs.get("reason") == NO_SYNTH for mark in item.iter_markers("skipif"))
+def _needs_an_extra(item: pytest.Item) -> bool:
+    return any(mark.kwargs.get("reason") in NO_EXTRA for mark in item.iter_markers("skipif"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if _needs_compiled_tools(item):
+        if _needs_an_extra(item):
             item.add_marker(pytest.mark.regress)
     sweeps: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:

@@ -28,11 +28,14 @@ _WRAPPING = tuple(
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
 #: that were edited since, and would keep their Verilog under the key of the new ones.
 _GENERATE = """\
+import gc
 import importlib
 import json
 import sys
 from pathlib import Path
 from lutterfly.golden.config import Config
+# A quarter of the time goes into looking for garbage, of which there is little.
+gc.disable()
 folder, package = map(Path, sys.argv[1:3])
 top = importlib.import_module(f"lutterfly.hdl.{sys.argv[3]}")
 assert Path(top.__file__).parents[1] == package, top.__file__

@@ -124,7 +124,7 @@ def test_a_browser_draws_it_without_a_complaint(opened: Opened) -> None:
     assert opened.document.count('class="main-svg"') >= len(FIGURES)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.regress
 def test_every_layer_is_named_and_no_name_hides_another(network: str, opened: Opened) -> None:
     _, facts = report_of(network)
     for figure in ("timeline", "shares"):
@@ -159,6 +159,7 @@ def test_of_many_layers_no_number_hides_another(tmp_path: Path) -> None:
     assert [pair for pair in itertools.combinations(numbers, 2) if pair[0].overlaps(pair[1])] == []
 
 
+@pytest.mark.regress
 def test_the_picture_is_not_blank(opened: Opened) -> None:
     colours = {colour: count for count, colour in opened.picture.getcolors(1 << 24)}
     for colour, least in ((style.STEPS, 2000), (style.LOAD, 20), (style.STORE, 5), (style.TEXT, 500)):

@@ -151,7 +151,7 @@ def test_what_a_program_is_compiled_for_is_kept() -> None:
     with pytest.raises(
         ValueError, match=r"^model: spread must be by sample, which the program is compiled for, not by"
     ):
-        InferenceSession(program, CONFIG, transport(), spread_by=SpreadBy.LAYER)
+        InferenceSession(program, CONFIG, backend="golden", spread_by=SpreadBy.LAYER)
     with pytest.raises(ValueError, match=r"^model: program must be for the 1 cores of this hardware, not for 2;"):
         InferenceSession(program, PRESETS["tiny"])
 

@@ -75,7 +75,7 @@ def open_page(page: str, folder: Path) -> Opened:
     """Open a page; the test is skipped where there is no Chromium."""
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
-        pytest.skip(f"none of {', '.join(PROGRAMS)} is installed; `make test` as root installs it on Debian")
+        pytest.skip(f"none of {', '.join(PROGRAMS)} is installed; `make regress` as root installs it on Debian")
     path, picture = folder / "page.html", folder / "page.png"
     path.write_text(page.replace("</body>", _MEASURE))
     flags = (*FLAGS, f"--user-data-dir={folder / 'profile'}", f"--screenshot={picture}")

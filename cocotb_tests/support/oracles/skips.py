@@ -11,7 +11,7 @@ import pytest
 KNOWN = (
     r"needs PyTorch: make test-train",
     r"the models' folder .* does not exist; name another one with --models",
-    r"none of chromium, .* is installed; `make test` as root installs it on Debian",
+    r"none of chromium, .* is installed; `make regress` as root installs it on Debian",
     r"a small disk needs the right to mount one",
     r"this system has no /dev/full",
     # There is no wheel of it for Linux on other processors than x86-64.
