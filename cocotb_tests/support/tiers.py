@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from cocotb_tests.support import extras
 from cocotb_tests.support.sampling import chosen
 
 MARKERS = (
@@ -28,8 +29,6 @@ MARKERS = (
     "verilator: runs in Verilator, whatever `--simulator` says",
     "cocotb: runs cocotb on a component, as every test does that has the fixture `simulate`",
 )
-#: Why a test is skipped where one of these extras is missing.
-NO_EXTRA = ("the `synth` extra is not installed", "the `board` extra is not installed")
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _needs_an_extra(item: pytest.Item) -> bool:
-    return any(mark.kwargs.get("reason") in NO_EXTRA for mark in item.iter_markers("skipif"))
+    return any(mark.kwargs.get("reason") in extras.REASONS for mark in item.iter_markers("skipif"))
 
 
 @pytest.hookimpl(tryfirst=True)

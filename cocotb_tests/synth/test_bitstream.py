@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Module, Signal
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.toys.toy_echo import Echo
 from lutterfly.boards import BOARDS
 from lutterfly.hdl.engines.multipliers import connect_pumped
@@ -20,9 +20,6 @@ from lutterfly.synth import bitstream, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.fit import check_fit
 
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 QUICK = "ulx3s-25f"
 #: The command of a bitstream that says which FPGA it is for, and its operands before the IDCODE.
 VERIFY_ID = b"\xe2\0\0\0"

@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.extras import needs_tools
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.synth import tools
 from lutterfly.synth.device import DELAYS, DEVICES
 
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 #: What Lattice calls the dies, and the tiles of Project Trellis that hold blocks, by the number of each.
 PARTS = {"ecp5-25k": "LFE5U-25F", "ecp5-45k": "LFE5U-45F", "ecp5-85k": "LFE5U-85F"}
 TILES = {

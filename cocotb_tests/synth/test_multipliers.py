@@ -3,22 +3,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.butterfly.butterfly import Butterfly
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
+pytestmark = needs_tools
 
 #: Of each family: the script that maps multipliers, and what they are called then.
 FAMILIES = {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.oracles.lifetimes import wait_until
 from cocotb_tests.support.toys.toy_pair import Pair
 from lutterfly.boards import SPEEDS
@@ -26,9 +26,6 @@ from lutterfly.synth.harness import Harness
 from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
 
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 CRITICAL = CriticalPath("a_FF", "b_FF", 3.0, 4.0, 5)
 
 

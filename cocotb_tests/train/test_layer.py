@@ -52,7 +52,7 @@ def plain_matrix(layer: FastPointwiseConv2d) -> torch.Tensor:
     return entering[-1][: pattern.outputs, : pattern.inputs]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(patterns(most=20), st.integers(0, 1 << 16))
 def test_float_and_its_gradients_are_those_of_the_dense_equivalent(pattern: Pattern, seed: int):
     layer = layer_of(pattern, seed).double()
@@ -69,7 +69,7 @@ def test_float_and_its_gradients_are_those_of_the_dense_equivalent(pattern: Patt
             torch.testing.assert_close(one, other)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(patterns(most=64), st.integers(0, 1 << 16), st.booleans(), st.sampled_from(["", "gain", "extreme"]))
 def test_fixed_point_is_golden_bit_for_bit(pattern: Pattern, seed: int, relu: bool, kind: str):
     rng = np.random.default_rng(seed)

@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 
+from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.axi_rules import offers_stay
-from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside, needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside
 from cocotb_tests.support.proofs.marked import Marked
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.presets import PRESETS

@@ -18,7 +18,8 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Elaboratable,
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 from lutterfly.golden import isa

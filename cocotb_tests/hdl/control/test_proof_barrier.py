@@ -10,7 +10,8 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 
-from cocotb_tests.support.proofs.formal import Proof, broken, inside, needs_yosys
+from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, inside
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS

@@ -10,7 +10,8 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside
 from cocotb_tests.support.proofs.marked import Marked
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from cocotb_tests.support.sweeps import sweep

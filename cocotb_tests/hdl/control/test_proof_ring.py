@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside, leave_out, needs_yosys
+from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside, leave_out
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.presets import PRESETS

@@ -9,7 +9,8 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out, needs_yosys
+from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import byte_aligner, dma_load, dma_store, store_beats

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -13,6 +12,7 @@ from cocotb.triggers import Timer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.extras import needs_tools
 from lutterfly.boards import BOARDS
 from lutterfly.hdl.parts.platforms import ECP5
 from lutterfly.hdl.parts.pll import DETECTOR_HZ, INPUT_HZ, MOST, OUTPUT_HZ, VCO_HZ, Dividers, Pll
@@ -20,9 +20,6 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
 
 MHZ = 1_000_000
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 
 
 def assert_in_range(one: Dividers) -> None:
@@ -43,7 +40,7 @@ def test_every_board_gets_its_clock(board) -> None:
     assert_in_range(found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     oscillator=st.sampled_from(
         [10 * MHZ, 12 * MHZ, 16 * MHZ, 25 * MHZ, 27 * MHZ, 48 * MHZ, 50 * MHZ, 100 * MHZ, 400 * MHZ]
@@ -63,7 +60,7 @@ def test_a_clock_is_made_exactly_or_refused_with_the_nearest_ones(oscillator: in
         assert_in_range(found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     oscillator=st.integers(INPUT_HZ[0] // 1000, INPUT_HZ[1] // 1000).map(lambda khz: khz * 1000),
     dividers=st.tuples(*(st.integers(1, MOST) for _ in range(4))),

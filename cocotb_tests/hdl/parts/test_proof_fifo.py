@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, needs_yosys
+from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside
 from cocotb_tests.support.proofs.marked import Marked
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.hdl.parts import fifo

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cocotb_tests.support.extras import needs_tools
 from lutterfly.boards import BOARDS, PARTS
 from lutterfly.host.board.bit_file import check_board, idcode_of
 from lutterfly.synth import tools
@@ -73,9 +73,7 @@ def test_only_a_bitstream_of_its_fpga_is_taken(name: str) -> None:
 
 
 @pytest.mark.regress
-@pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
+@needs_tools
 @pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
 def test_what_ecppack_writes_is_read(part, tmp_path: Path) -> None:
     (tmp_path / "empty.config").write_text(f".device {part.name}\n\n.comment Part: {part.name}\n")

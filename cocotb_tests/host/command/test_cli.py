@@ -131,9 +131,7 @@ WORDS = [
 
 
 @pytest.mark.regress
-@settings(
-    deadline=None, derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=st.lists(st.sampled_from(WORDS) | st.text(st.characters(exclude_characters="\0"), max_size=4), max_size=7))
 def test_any_command_line_is_answered(
     words: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

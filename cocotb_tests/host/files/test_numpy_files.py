@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 
 from lutterfly.host.files.numpy_files import load_archive, load_array
 
-SEEDED = settings(
-    deadline=None, derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+SEEDED = settings(derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def header(text: str, version: bytes = b"\x01\x00") -> bytes:

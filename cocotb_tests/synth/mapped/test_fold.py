@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 from collections import Counter
 from functools import cache
 from pathlib import Path
@@ -16,9 +15,10 @@ from amaranth.lib.wiring import In, Out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.oracles.kept import PATIENT
 from lutterfly.hdl.parts.platforms import Platform
-from lutterfly.synth import flow, tools
+from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.mapped.fold import fold_terms
 
@@ -214,9 +214,7 @@ def test_drawn_sums_stay_as_they_are(data: st.DataObject) -> None:
 
 
 @pytest.mark.regress
-@pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
+@needs_tools
 @pytest.mark.parametrize("pumped", [False, True])
 def test_an_accumulator_takes_its_mask_along(tmp_path: Path, pumped: bool) -> None:
     """As one does of which multipliers work twice a cycle: it fills its device. Else Yosys' table of each bit stays."""

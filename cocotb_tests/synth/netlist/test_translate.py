@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
@@ -18,16 +17,14 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.synth import flow, tools
+from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.netlist import netlist_verilog
 
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 STEPS = 2000
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.placed_netlists import Sketch
 from cocotb_tests.support.toys.toy_pair import Pair
 from lutterfly.boards import SPEEDS
@@ -26,9 +26,6 @@ from lutterfly.synth.placed.replicate import replicate
 from lutterfly.synth.placed.slices import REGISTER, Site, Slices
 from lutterfly.synth.placed.timing import Timing
 
-needs_tools = pytest.mark.skipif(
-    any(importlib.util.find_spec(name) is None for name in tools.TOOLS), reason="the `synth` extra is not installed"
-)
 TWO_CLOCKS = Platform(is_pumped=True)
 
 

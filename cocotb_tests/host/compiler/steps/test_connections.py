@@ -39,7 +39,7 @@ def layers(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[int], int, int
 
 
 @pytest.mark.regress
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(layers())
 def test_every_used_byte_is_read_once_by_its_tile(layer) -> None:
     offsets, used, origins, lanes, windows = layer
@@ -56,7 +56,7 @@ def test_every_used_byte_is_read_once_by_its_tile(layer) -> None:
 
 
 @pytest.mark.regress
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(layers())
 def test_no_simple_choice_of_commands_is_cheaper(layer) -> None:
     offsets, used, origins, lanes, windows = layer

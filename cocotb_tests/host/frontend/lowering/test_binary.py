@@ -281,7 +281,7 @@ def test_the_example_of_the_manual_is_a_network_of_two_layers(tmp_path: Path, mo
 
 
 @given(st.integers(0, 1 << 32))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_what_is_written_is_read_back(seed: int):
     rng = np.random.default_rng(seed)
     kernel = (*rng.integers(1, 4, 2).tolist(),) if rng.integers(3) else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
@@ -176,7 +176,6 @@ def test_another_name_does_not_matter(domain: str):
 
 @pytest.mark.regress
 @given(patterns(most=40), st.integers(0, 1 << 16), st.integers(0, 2))
-@settings(deadline=None)
 def test_what_is_written_is_read_back(pattern: Pattern, seed: int, spatial: int):
     stages, finish = random_stages(pattern, seed), random_finish(pattern.outputs, seed)
     function = make_function(stages, finish, 5, spatial=spatial)

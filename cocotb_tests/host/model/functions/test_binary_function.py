@@ -91,7 +91,7 @@ def drawn(seed: int, *, most_channels: int = 40) -> tuple[np.ndarray, dict]:
     return codes, known
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 1 << 32))
 def test_any_layer_gives_the_golden_bytes(seed: int):
     assert_runs(*drawn(seed))

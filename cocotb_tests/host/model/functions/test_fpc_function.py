@@ -52,7 +52,7 @@ def test_bytes_are_the_golden_ones(inputs: int, outputs: int, direction: Directi
 
 
 @pytest.mark.regress
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(patterns(most=256), st.integers(0, 1 << 20), st.integers(0, 3), st.booleans())
 def test_any_pattern_gives_the_golden_bytes(pattern: Pattern, seed: int, spatial: int, extreme: bool):
     rng = np.random.default_rng(seed)
