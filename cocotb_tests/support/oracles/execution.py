@@ -14,6 +14,10 @@ from lutterfly.golden.program.tensors import Port
 from lutterfly.host.compiler import Plan, encode, plan_graph
 from lutterfly.host.graph import Concat, Graph, Rearrange, Slice
 
+#: Transfers as early as can be, and commands as early as can be: what one command should have waited for is wrong in one
+#: of the two. What a program is made of is tried in all orders by tests of generated networks.
+EXTREMES = ORDERS[:2]
+
 
 def put_input(arena: np.ndarray, port: Port, codes: np.ndarray, share: int = 0) -> None:
     arena[port.addresses[share] :][: port.size_bytes] = tensor_image(codes, port.bits).reshape(-1)
@@ -51,10 +55,10 @@ def differing_bytes(
 
 
 def exact_plan(graph: Graph, config: Config) -> Plan:
-    """Compile a graph, and execute it in all orders: no byte differs."""
+    """Compile a graph, and execute it in both extreme orders: no byte differs."""
     plan = plan_graph(graph, config)
     program = encode(plan)
-    for order in ORDERS:
+    for order in EXTREMES:
         assert differing_bytes(graph, program, config, order=order) == 0
     return plan
 
