@@ -10,8 +10,9 @@ BIN := .venv/bin
 REGRESS_TIME_LIMIT_S := 3600
 # `make regress SHARE=3/20` runs a part of what `make test` leaves out; the names of the tests alone decide which.
 SHARE ?=
-# Tests and tools start Python hundreds of times: what is compiled is kept, whatever this shell says.
+# Python compiles what it imports, and keeps it whatever this shell says; most of what pip installs is never imported.
 unexport PYTHONDONTWRITEBYTECODE
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile
 # Tests of one file share what they compute first, so that a process keeps neighbours and takes over others' last ones.
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal --durations=20
 
@@ -94,18 +95,18 @@ browser:
 .venv/installed: pyproject.toml | requirements
 	@echo "Setting up .venv: about a minute, once"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@$(PIP_INSTALL) --editable '.[test]'
 	@touch $@
 
 .venv/installed-synth: pyproject.toml .venv/installed
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[synth,board]'
+	@$(PIP_INSTALL) --editable '.[synth,board]'
 	@touch $@
 
 # PyTorch first and alone, so that what needs it is content with the version that is there.
 .venv/installed-train: pyproject.toml .venv/installed
 	@echo "Setting up PyTorch in .venv: a minute or two, once"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[train]'
+	@$(PIP_INSTALL) '$(TORCH)'
+	@$(PIP_INSTALL) --editable '.[train]'
 	@touch $@
 
 clean:

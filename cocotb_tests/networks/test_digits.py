@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
 from onnx import numpy_helper
-from sklearn.datasets import load_digits
 
 from lutterfly.examples import digits
 
 
 def test_the_images_are_360_different_ones_of_scikit_learn():
-    theirs = load_digits()
+    # Imported here, as that takes seconds.
+    theirs = importlib.import_module("sklearn.datasets").load_digits()
     at = {image.astype(np.float32).tobytes(): label for image, label in zip(theirs.images, theirs.target, strict=True)}
     pixels = digits.images()
     assert (pixels.dtype, pixels.shape) == (np.float32, (360, 1, 8, 8))

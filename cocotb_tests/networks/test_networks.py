@@ -95,6 +95,7 @@ def test_the_autoencoder_in_detail(models_dir, form: str):
     assert not graph.tail
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("samples", [2, pytest.param(16, marks=pytest.mark.regress)])
@@ -122,6 +123,7 @@ def test_bytes_and_cycles_of_fast_layers_on_twice_the_columns(models_dir):
     assert found.cycles <= 8_000
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bytes_and_cycles_on_the_smallest_core(models_dir, network: str):
     """Where neither feature maps nor weights fit, layers run in parts and weights are streamed."""

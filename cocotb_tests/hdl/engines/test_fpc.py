@@ -24,11 +24,13 @@ from lutterfly.hdl.engines.fpc import FastPointwise
 from lutterfly.hdl.parts.platforms import SIMULATED
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["further", "bottom-up"])
 def test_matches_golden(simulate, name: str) -> None:
     simulate(FastPointwise(FPC_CONFIGS[name]), env={"CONFIG": name})
 
 
+@pytest.mark.regress
 def test_matches_golden_where_it_sleeps(simulate) -> None:
     simulate(FastPointwise(FPC_CONFIGS["further"]), env={"CONFIG": "further"}, platform=SIMULATED)
 

@@ -36,6 +36,7 @@ def finishing(config: Config) -> Finishing:
     return Finishing(config, [finish for kind in kinds for finish in kind.finishes])
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_matches_golden(simulate, name: str) -> None:
     simulate(finishing(CONFIGS[name]), env={"CONFIG": name})

@@ -45,7 +45,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "chains, packing")))
+@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("chains, packing",)))
 def test_results(simulate, name: str) -> None:
     simulate(Results(CONFIGS[name]), env={"CONFIG": name})
 

@@ -14,8 +14,8 @@ from lutterfly.golden.program.tensors import Port
 from lutterfly.host.compiler import Plan, encode, plan_graph
 from lutterfly.host.graph import Concat, Graph, Rearrange, Slice
 
-#: Transfers as early as can be, and commands as early as can be: what one command should have waited for is wrong in one
-#: of the two. What a program is made of is tried in all orders by tests of generated networks.
+#: Transfers as early as can be, and commands as early as can be: a wait that is missing shows in one of the two.
+#: Generated networks are tried in all orders.
 EXTREMES = ORDERS[:2]
 
 
