@@ -13,6 +13,7 @@ from onnx import numpy_helper
 from lutterfly.examples import digits
 
 
+@pytest.mark.regress
 def test_the_images_are_360_different_ones_of_scikit_learn():
     # Imported here, as that takes seconds.
     theirs = importlib.import_module("sklearn.datasets").load_digits()

@@ -108,7 +108,7 @@ REFUSED, OFF = 2, 1
 OF_ONE_CORE = "weights that another layer computes are of one core"
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("config_name", "seed"),
     [

@@ -48,6 +48,7 @@ def right(seed: int) -> bool:
 
 
 @needs_reference
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", sweep(QUICK, kept={*QUICK} - {*ON_ODD}))
 def test_pruned_networks_on_the_core(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third one with channels in the order of the model."""

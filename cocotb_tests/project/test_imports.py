@@ -83,9 +83,13 @@ def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
             yield path.relative_to(ROOT), _parsed(path)
 
 
-def imports(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+@functools.cache
+def imports(path: Path, tree: ast.Module) -> tuple[tuple[int, str], ...]:
     """Line and full name of everything that a module imports, relative names resolved to ``lutterfly.<folder>``."""
-    package = ("lutterfly", *path.parts[:-1])
+    return tuple(_imports(("lutterfly", *path.parts[:-1]), tree))
+
+
+def _imports(package: tuple[str, ...], tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)

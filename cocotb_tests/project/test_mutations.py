@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import functools
 
+import pytest
+
 from tools.mutation import mutants
 
 
@@ -13,6 +15,7 @@ def meaning(file: str) -> str:
     return ast.dump(ast.parse((mutants.ROOT / file).read_text()))
 
 
+@pytest.mark.regress
 def test_every_listed_place_is_found_once() -> None:
     listed = mutants.listed()
     assert len({mutant.name for mutant in listed}) == len(listed) > 0

@@ -125,6 +125,7 @@ def test_what_is_wrong_is_said(arguments: tuple[str, ...], options: dict[str, st
         run(CONFIG, *arguments, **options)
 
 
+@pytest.mark.regress
 def test_it_is_written_beside_the_verilog(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "accelerator.v"
     assert main.main(["verilog", "-o", str(path), "--vivado", "--core", "--config", "tiny"]) == 0
