@@ -196,6 +196,7 @@ def test_a_hole_is_named() -> None:
     assert not any("fast" in hole for hole in meetings.holes(without=["fast"]))
 
 
+@pytest.mark.regress
 def test_a_seed_always_gives_the_same_network() -> None:
     for seed in (3, 1000):
         assert network(seed, "least") == network(seed, "least")
@@ -294,6 +295,7 @@ def test_odd_accelerators_have_butterflies_and_binary_layers() -> None:
     assert all(config not in PRESETS.values() for config in ODD.values())
 
 
+@pytest.mark.regress
 def test_what_is_wrong_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong byte of an output, one of an inner tensor alone, and cycles."""
     found = network(1, "tiny")
@@ -309,6 +311,7 @@ def test_what_is_wrong_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "predicted" in attempt(1, "tiny").late[0]
 
 
+@pytest.mark.regress
 def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     """What stands in the file is not tried again, and counts: here a network that stopped, one refused, and one off."""
     path = tmp_path / "mixed.jsonl"

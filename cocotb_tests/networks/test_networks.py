@@ -55,6 +55,7 @@ def random_codes(data: bytes, seed: int) -> dict[str, np.ndarray]:
     return {value.name: np.random.default_rng(seed).integers(-128, 128, shape, np.int8)}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("network", NETWORKS)
 @pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 16), marks=pytest.mark.regress)], ids=str)
@@ -130,6 +131,7 @@ def test_bytes_and_cycles_on_the_smallest_core(models_dir, network: str):
     assert_right(verify((models_dir / f"{network}_qop.onnx").read_bytes(), PRESETS["tiny"], samples=1))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bytes_on_a_slow_bus(models_dir, network: str):
     settings = MemorySettings(read_latency=150, write_latency=90, beat_interval=2, stall_probability=0.3, seed=5)

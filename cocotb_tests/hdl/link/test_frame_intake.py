@@ -104,7 +104,7 @@ async def a_good_frame_is_here_in_all_its_parts(dut) -> None:
 async def other_frames_are_not_good(dut) -> None:
     intake = Intake(dut)
     await intake.begin()
-    for length in (0, 1, LEAST_BYTES - 1, MOST_BYTES + 1, MOST_BYTES + 2, 2200, 4200):
+    for length in (0, 1, LEAST_BYTES - 1, MOST_BYTES + 1, 2200):
         # With a right CRC.
         content = bytes(range(1, 256)) * 20
         content = content[: max(0, length - 4)]

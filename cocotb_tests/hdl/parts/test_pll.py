@@ -40,7 +40,7 @@ def test_every_board_gets_its_clock(board) -> None:
     assert_in_range(found)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     oscillator=st.sampled_from(
         [10 * MHZ, 12 * MHZ, 16 * MHZ, 25 * MHZ, 27 * MHZ, 48 * MHZ, 50 * MHZ, 100 * MHZ, 400 * MHZ]
@@ -60,7 +60,7 @@ def test_a_clock_is_made_exactly_or_refused_with_the_nearest_ones(oscillator: in
         assert_in_range(found)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     oscillator=st.integers(INPUT_HZ[0] // 1000, INPUT_HZ[1] // 1000).map(lambda khz: khz * 1000),
     dividers=st.tuples(*(st.integers(1, MOST) for _ in range(4))),

@@ -43,7 +43,7 @@ class TwoPairs(wiring.Component):
         return m
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("starts", sweep(["together", "late"], kept=["late"]))
 @pytest.mark.parametrize("is_early", sweep([False, True], kept=[True]))
 @pytest.mark.parametrize("name", WIDTHS)

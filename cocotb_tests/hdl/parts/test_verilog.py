@@ -84,6 +84,7 @@ def test_the_core_has_no_contents(preset: str) -> None:
     assert contents(generate(PRESETS[preset])) == []
 
 
+@pytest.mark.regress
 def test_clocks_are_ports_in_the_same_order_in_every_process() -> None:
     """The order of a set of strings is another one with each seed of their hashes."""
     program = (

@@ -83,6 +83,7 @@ def test_registers(simulator: Simulator, config: Config) -> None:
         simulator.read_register(0xFC)
 
 
+@pytest.mark.regress
 def test_several_simulators_at_a_time(config: Config) -> None:
     simulators = [Simulator(copier_library(config), base=BASE, size=SIZE) for _ in range(3)]
     simulators[0].write_register(REGISTERS["DMA_PROGRAM"].address, 64)
