@@ -221,7 +221,8 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
     feature[destination + i * destination_outer + j * destination_middle + k * destination_inner:] = results""",
     notes="`groups` is `lanes / REQUANT_LANES`, rounded up. A window's sums begin at the list entry with the flag "
     "`clear` and its result leaves at the one with the flag `fire`: the first and the last entry of its list. Commands "
-    "without `after` follow one another without a gap, except where the engine changes. Packed results lie side by "
+    "without `after` follow one another without a gap, except where the engine changes, or where a window has fewer "
+    "steps than the windows of the command before have results. Packed results lie side by "
     "side from the lowest bit of the first byte on, and the rest of their last byte is 0. With less than eight columns "
     "`tile_inner` is 1, and the windows of an inner loop write one string of bits, from the destination of each on; "
     "whole pieces of `COLUMNS` bits for every tile but the last. Counts of zero, lanes beyond what the engine gives, "

@@ -77,10 +77,10 @@ def played(
 ) -> tuple[list[list[list[int]]], list[list[int]]]:
     """Cycle by cycle, as the gate counts: of each command and window the cycles of the steps, and of the landing."""
     issues, landings = [], []
-    now, backlog, landed, engine = 0, 0, 0, None
+    now, backlog, landed, before = 0, 0, 0, None
     for fields, after in commands:
-        ahead = None if engine is None else lead(config, fields, engine, after=after)
-        engine, latency = fields["engine"], landing_latency(config, fields)
+        ahead = None if before is None else lead(config, fields, before, after=after)
+        before, engine, latency = fields, fields["engine"], landing_latency(config, fields)
         is_burst = engine == FPC
         issues.append([])
         landings.append([])
@@ -140,13 +140,24 @@ def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
     over = dataclasses.replace(config, hands_over=True)
     same, other, burst = command(MAC), command(ADD), command(FPC)
     for one in (config, over):
-        assert lead(one, same, MAC, after=False) is None
-        assert lead(one, same, MAC, after=True) == 0
-        assert lead(one, other, MAC, after=True) == lead(one, burst, FPC, after=True) == 0
-    for one, before in ((other, MAC), (burst, FPC), (burst, MAC), (same, FPC)):
+        assert lead(one, same, same, after=False) is None
+        assert lead(one, same, same, after=True) == 0
+        assert lead(one, other, same, after=True) == lead(one, burst, burst, after=True) == 0
+    for one, before in ((other, same), (burst, burst), (burst, same), (same, burst)):
         assert lead(config, one, before, after=False) == 0
         assert lead(over, one, before, after=False) == finish
     assert 0 < finish < landing_latency(over, same)
+
+
+@pytest.mark.parametrize("further", range(5))
+def test_a_command_waits_for_the_chains_of_the_one_before_where_its_first_result_would_come_among_theirs(
+    further: int,
+) -> None:
+    config = PRESETS["ecp5-85k-256"]
+    chains = command(DEPTHWISE, steps=9, further=further)
+    for steps in range(1, 8):
+        ahead = lead(config, command(DEPTHWISE, steps=steps), chains, after=False)
+        assert ahead == (None if steps > further else finish_latency(config))
 
 
 def test_bytes_land_with_their_window() -> None:

@@ -85,5 +85,15 @@ class Issue:
         return [number * command.get(self.further.pitch, 0) for number in range(self.results(command))]
 
 
+def comes_too_early(steps: Any, further: Any) -> Any:
+    """Whether a command's first result could come among those of the command before it, of the same engine.
+
+    Windows follow one another without a gap, also those of two commands: the first result of a window of ``steps``
+    steps comes so many cycles after the first one of the window before, which has ``further`` results more, one in each
+    cycle. In expressions that mean the same for integers and for Amaranth values.
+    """
+    return steps <= further
+
+
 #: Words only, one each step, as of a pooling.
 ANY_ISSUE = Issue()

@@ -65,10 +65,13 @@ class RandomWindow:
         ``steps``, the engine's own fields, and every other field that it does not leave open.
     sum_start : int
         The step with the flag ``clear``.
+    is_one_column : bool
+        The sum may begin with words that only the first column sees: the others must have null weights.
     """
 
     fields: dict[str, int]
     sum_start: int = 0
+    is_one_column: bool = False
 
 
 def any_steps(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..config import Config
+from ..engines.issue import comes_too_early
 from ..engines.specifications import specification
 from .depths import backlog_limit
 from .issue import command_parts, issue_rounds
@@ -19,15 +20,17 @@ from .latencies import finish_latency, landing_latency
 from .overheads import OVERHEADS
 
 
-def lead(config: Config, command: Mapping[str, int], before: int, *, after: bool) -> int | None:
+def lead(config: Config, command: Mapping[str, int], before: Mapping[str, int], *, after: bool) -> int | None:
     """How many cycles before all earlier results have landed the hardware lets a COMPUTE command begin, at most; None
     where it does not ask.
 
-    ``before`` is the engine of the command before it, ``after`` what the command says.
+    ``before`` has the fields of the command before it, ``after`` is what the command says.
     """
     if after:
         return 0
-    if command["engine"] != before or specification(command["engine"]).issue.is_burst:
+    issue = specification(command["engine"]).issue
+    changes = command["engine"] != before["engine"] or issue.is_burst
+    if changes or comes_too_early(command["steps"], issue.results(before) - 1):
         return finish_latency(config) if config.hands_over else 0
     return None
 
@@ -118,20 +121,20 @@ class Timeline:
     config : Config
     before : Issued or None
         The latest command.
-    engine : int or None
-        Its engine.
+    fields : mapping of str to int, or None
+        Its fields.
     """
 
     config: Config
     before: Issued | None = None
-    engine: int | None = None
+    fields: Mapping[str, int] | None = None
 
     def foresee(self, command: Mapping[str, int], *, after: bool) -> Issued:
         """The next command, which ``command`` describes by its fields, if it were issued."""
         begin, backlog = 0, 0
-        if self.before is not None and self.engine is not None:
+        if self.before is not None and self.fields is not None:
             begin, backlog = self.before.end, self.before.backlog
-            ahead = lead(self.config, command, self.engine, after=after)
+            ahead = lead(self.config, command, self.fields, after=after)
             if ahead is not None:
                 # By then the result FIFO has given all that it had.
                 begin, backlog = max(begin, self.before.landed - ahead), 0
@@ -157,4 +160,4 @@ class Timeline:
 
     def issue(self, command: Mapping[str, int], issued: Issued) -> None:
         """Go on after a command that was foreseen."""
-        self.before, self.engine = issued, command["engine"]
+        self.before, self.fields = issued, command

@@ -9,9 +9,11 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines.issue import comes_too_early
 from ...golden.engines.specification import leaves_nothing_out
 from ...golden.engines.specifications import specification
 from ...golden.machine.packing import packing_conditions
+from ..engines.fields import most_further
 from ..parts.isa import EngineCommand, command_shape
 from .position import Position, begin
 
@@ -38,6 +40,8 @@ class Intake(wiring.Component):
     command : In(stream of COMPUTE)
     last_engine : In(4)
         Of the command before.
+    last_further : In
+        How many results its windows have beside the first one, where there are engines with several.
     take : In(1)
         Take the command that is ``ready``; one that is ``illegal`` stays.
     offered : Out(COMPUTE)
@@ -48,7 +52,8 @@ class Intake(wiring.Component):
     waits : Out(1)
         It has to wait for every earlier result.
     changes : Out(1), where engines hand over
-        It has to wait until every earlier result has left its engine and the result FIFO.
+        It has to wait until every earlier result has left its engine and the result FIFO: the engine is another one, or
+        a result of the command before could still come when the first one of this command does.
     beginning, continuation : Out(Position)
         The first step of its inner loops' first windows, and of the windows after.
     """
@@ -60,6 +65,7 @@ class Intake(wiring.Component):
             {
                 "command": In(stream.Signature(_COMMAND)),
                 "last_engine": In(_COMMAND["engine"].shape),
+                **({"last_further": In(range(most + 1))} if (most := most_further(config)) else {}),
                 "take": In(1),
                 "offered": Out(_COMMAND),
                 "ready": Out(1),
@@ -84,6 +90,8 @@ class Intake(wiring.Component):
 
         conditions = self._conditions(m, command)
         waits_for, changes = command.after, command.engine != self.last_engine
+        if most_further(self.config):
+            changes |= comes_too_early(command.steps, self.last_further)
         # The settings of a burst stay beside all its words: what comes next is like another engine's.
         is_of_burst = is_burst(command.engine, self.config)
         if self.config.hands_over:

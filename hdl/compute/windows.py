@@ -12,7 +12,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.units import ErrorCode, Unit
-from ..engines.fields import take_fields
+from ..engines.fields import further_results, most_further, take_fields
 from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.lookahead import Lookahead
@@ -109,6 +109,7 @@ class Windows(wiring.Component):
         take, leaves = Signal(), Signal(init=1)
         m.d.comb += [
             intake.last_engine.eq(command.engine),
+            *([intake.last_further.eq(further_results(command, self.config))] if most_further(self.config) else []),
             intake.take.eq(take),
             self.context.valid.eq(~leaves),
             self.context.payload.eq(intake.offered),

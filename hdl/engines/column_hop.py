@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.engines import DEPTHWISE
+from ..parts.assertions import Assertions
 from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import delay, parts, spread
 from .engine import ACCUMULATOR_BITS
@@ -89,7 +92,9 @@ class ColumnHop(wiring.Component):
         return read.data
 
 
-def chain_results(m: Module, config: Config, steps: list, products: list) -> tuple[list[Value], list[Signal]]:
+def chain_results(
+    m: Module, platform: object, config: Config, steps: list, products: list
+) -> tuple[list[Value], list[Signal]]:
     """The results of all chains, of which those of a window come one after the other; and that they do, for each lane.
 
     ``steps`` and ``products`` are those of all columns.
@@ -104,6 +109,8 @@ def chain_results(m: Module, config: Config, steps: list, products: list) -> tup
         first = chain * taps
         of_chains.append(_chain(m, config, products[first:], steps[first + taps - 1], chain))
     m.d.sync += [here.eq(Cat(own[lane] for own, _ in of_chains).any()) for lane, here in enumerate(fired)]
+    both = Cat(of_chains[one][0][0] & of_chains[other][0][0] for one, other in itertools.combinations(range(chains), 2))
+    Assertions(m, platform).never(both.any(), "MAC array: two chains give a result at the same time")
     for own, totals in of_chains:
         for lane, total in enumerate(totals):
             with m.If(own[lane]):

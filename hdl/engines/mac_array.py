@@ -175,7 +175,7 @@ class MacArray(EngineComponent):
     ) -> None:
         """Results when the last column has its own; those of lanes, where there are any."""
         if self.is_chained:
-            fired, chain_totals = chain_results(m, self.config, steps, products)
+            fired, chain_totals = chain_results(m, platform, self.config, steps, products)
             self._elaborate_both_results(m, platform, column_fired, totals, fired, chain_totals)
             return
         m.d.comb += self.result.valid.eq(column_fired)

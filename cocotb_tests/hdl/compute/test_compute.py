@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
-from cocotb_tests.support.benches.random_commands import random_scenario
+from cocotb_tests.support.benches.random_commands import all_pairs, limit_shapes, random_scenario
 from cocotb_tests.support.benches.streams import send
 from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from cocotb_tests.support.sweeps import sweep
@@ -27,6 +27,8 @@ from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.platforms import SIMULATED
 
 COMMANDS = 40
+#: Pairs of commands whose lists every configuration's memory holds.
+RUN = 40
 
 
 CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
@@ -122,3 +124,22 @@ async def long_runs_bound_by_results(dut, run_length: int, seed: int) -> None:
     await bench.fill(scenario)
     await bench.run(scenario, rng, 0.0)
     np.testing.assert_array_equal(await bench.image(rng), expected(config, scenario))
+
+
+@cocotb.test(timeout_time=10, timeout_unit="ms")
+async def every_pair_of_commands_at_their_limits(dut) -> None:
+    """One directly behind the other: what a command leaves under way meets whatever may come next."""
+    config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(5)
+    shapes = limit_shapes(config, rng)
+    sequence = [shapes[place] for place in all_pairs(len(shapes))]
+    bench, done = ComputeBench(dut, config), 0
+    await bench.start()
+    for first in range(0, len(sequence) - 1, RUN):
+        part = sequence[first : first + RUN + 1]
+        scenario = random_scenario(config, rng, len(part), shapes=part)
+        await bench.fill(scenario)
+        bench.done = 0
+        await bench.run(scenario, rng, 0.0)
+        np.testing.assert_array_equal(await bench.image(rng), expected(config, scenario), err_msg=f"from pair {first}")
+        done += len(part) - 1
+    assert done == len(shapes) ** 2

@@ -24,6 +24,7 @@ from lutterfly.golden.machine.compute import check_fields
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.intake import Intake
 from lutterfly.hdl.compute.position import Position
+from lutterfly.hdl.engines.fields import most_further
 from lutterfly.hdl.parts.isa import command_shape
 
 SHAPE = command_shape(isa.COMPUTE)
@@ -68,8 +69,9 @@ async def every_command(dut) -> None:
     """One after the other, each taken some cycles after it is ready."""
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(7)
     commands = random_scenario(config, rng, 150).commands
-    await start(dut, IDLE)
-    last_engine = 0
+    has_further = most_further(config) > 0
+    await start(dut, IDLE | {"last_further": 0} if has_further else IDLE)
+    last_engine, last_further, early = 0, 0, 0
     for number, command in enumerate(commands):
         await offer(dut, command)
         for _ in range(int(rng.integers(3))):
@@ -79,16 +81,22 @@ async def every_command(dut) -> None:
             names += ("changes",)
         ready, illegal, waits, beginning, continuation, offered, *changes = await cycle(dut, {"take": 1}, *names)
         assert (ready, illegal) == (1, 0), number
-        is_burst = SPECIFICATIONS[command["engine"]].issue.is_burst
-        is_other = command["engine"] != last_engine
-        assert waits == (command["after"] or (not config.hands_over and (is_other or is_burst))), number
-        assert changes == [is_other or is_burst] * config.hands_over, number
+        issue, is_early = SPECIFICATIONS[command["engine"]].issue, command["steps"] <= last_further
+        is_other, early = command["engine"] != last_engine, early + is_early
+        expected = is_other or issue.is_burst or is_early
+        assert waits == (command["after"] or (not config.hands_over and expected)), number
+        assert changes == [expected] * config.hands_over, number
         assert unpack(beginning, Position) == first_step(command, 0)
         assert unpack(continuation, Position) == first_step(command, command["skip"])
         assert offered == pack({"index": 0, **payload(command)}, SHAPE)
         last_engine = command["engine"]
         dut.last_engine.value = last_engine
+        # Any number, as the next command of the engine alone decides whether it is too early.
+        if has_further:
+            last_further = int(rng.integers(most_further(config), endpoint=True))
+            dut.last_further.value = last_further
         dut.take.value = 0
+    assert not has_further or 10 < early < len(commands) - 10
 
 
 def changed(command: dict[str, int], config: Config, rng: np.random.Generator) -> dict[str, int]:

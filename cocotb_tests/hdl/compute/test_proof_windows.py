@@ -2,8 +2,12 @@
 
 The proof of Foresight with Results takes it from here: results of a burst arrive one each cycle, because its steps are
 issued so; the gate is asked at its first step; it is told of all groups and of the pause; and it is asked to wait where
-a command depends on those before it, the engine changes, or a command of bursts begins. Where engines hand over, it is
-told of the latter two instead.
+a command depends on those before it, the engine changes, a command of bursts begins, or the first result of a command
+could come among those of the window before. Where engines hand over, it is told of the latter three instead.
+
+Results of several chains come in successive cycles after a window's last step. That those of two windows never meet,
+also not of two commands, is a property of the order of steps: they pass the gate in this order, one each cycle at most,
+so that no two are nearer in time than in the order.
 """
 
 from __future__ import annotations
@@ -41,14 +45,15 @@ class Row:
     """All steps in their order, the next one to be issued first.
 
     Of each is known whether it ends a window, or a command, and whether its command is one of bursts, one whose windows
-    may have several results, or depends on those before it. What comes in at the end is free.
+    may have several results, depends on those before it, or has fewer steps in a window than the command before has
+    results. What comes in at the end is free.
     """
 
     def __init__(self, proof: Proof, m: Module, *, runs: Signal, moves: Value, config: Config):
         rows, served = {}, {}
-        for name, init in (("window", 1), ("command", 1), ("burst", 0), ("several", 0), ("after", 0), ("first", 0)):
+        for name in ("window", "command", "burst", "several", "after", "early", "first"):
             rows[name] = [Signal(name=f"{name}_{place}") for place in range(LENGTH)]
-            served[name] = Signal(init=init, name=f"served_{name}")
+            served[name] = Signal(init=name in ("window", "command"), name=f"served_{name}")
             with m.If(runs & moves):
                 m.d.sync += served[name].eq(rows[name][0])
             if name != "first":
@@ -62,7 +67,7 @@ class Row:
                 Assume(~runs | ~rows["command"][place] | rows["window"][place]),
                 *(
                     Assume(~runs | begins_command | (rows[name][place] == begins[name][place]))
-                    for name in ("burst", "several", "after")
+                    for name in ("burst", "several", "after", "early")
                 ),
                 Assume(~runs | ~rows["several"][place] | (DEPTHWISE in config.engines) & ~rows["burst"][place]),
                 # Of the first window of its command.
@@ -73,12 +78,14 @@ class Row:
         self.begins_window, self.begins_command = Array(begins["window"]), Array(begins["command"])
         self.was_burst = Array(begins["burst"])
         self.is_several, self.was_several = Array(rows["several"]), Array(begins["several"])
-        self.after = Array(rows["after"])
+        self.after, self.early = Array(rows["after"]), Array(rows["early"])
         #: There is one engine of each kind.
         kinds = zip(*(flags[name] for name in ("burst", "several") for flags in (rows, begins)), strict=False)
         changes = [
-            begins & (is_burst | was_burst | (is_several ^ was_several))
-            for begins, (is_burst, was_burst, is_several, was_several) in zip(begins["command"], kinds, strict=False)
+            begins & (early | is_burst | was_burst | (is_several ^ was_several))
+            for begins, early, (is_burst, was_burst, is_several, was_several) in zip(
+                begins["command"], rows["early"], kinds, strict=False
+            )
         ]
         waits = [begins & after for begins, after in zip(begins["command"], rows["after"], strict=False)]
         if not config.hands_over:
@@ -126,6 +133,7 @@ class WindowsProof(Proof):
             Assume(~unit.take | (_is_burst(unit.intake.offered) == row.is_burst[walked])),
             Assume(~unit.take | (_is_several(unit.intake.offered) == row.is_several[walked])),
             Assume(~unit.take | (unit.intake.offered.after == row.after[walked])),
+            Assume(~unit.take | (self._is_early(unit) == row.early[walked])),
         ]
 
         output, within_burst = unit.lookahead.output, row.is_burst[0] & ~row.begins_window[0]
@@ -139,7 +147,9 @@ class WindowsProof(Proof):
             Cover(~unit.lookahead.room & runs & ~row.begins_window[walked]),
         ]
         self._check_work(m, unit, row, walked)
-        self._check_steps(m, unit, row, walked)
+        number = self._check_steps(m, unit, row, walked)
+        if DEPTHWISE in self.config.engines:
+            self._check_distances(m, unit, number)
         self._check_intake(m, unit, intake)
         self._check_walker(m, unit, row, walked)
         self._check_lookahead(m, unit, row, walked, runs)
@@ -178,8 +188,18 @@ class WindowsProof(Proof):
             return Const(1)
         return Mux(command.engine == DEPTHWISE, EngineCommand(command, DEPTHWISE)["further"] + 1, 1)
 
-    def _check_steps(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> None:
-        """A window of a burst has as many steps as its command says, and so at least as many as results."""
+    def _most_results(self) -> int:
+        return max(window_results(self.config, code) for code in self.config.engines)
+
+    def _is_early(self, unit: SimpleNamespace) -> Value:
+        """Whether a window of the next command has fewer steps than one of the command before has results."""
+        return unit.intake.offered.steps < self._results(unit.command) if DEPTHWISE in self.config.engines else Const(0)
+
+    def _check_steps(self, m: Module, unit: SimpleNamespace, row: Row, walked: Signal) -> Signal:
+        """A window of a burst has as many steps as its command says, and so at least as many as results.
+
+        Returns the steps that were walked since a window ended.
+        """
         command, position, number = unit.command, unit.position, Signal.like(unit.command.steps)
         with m.If(unit.walk):
             m.d.sync += number.eq(Mux(position.last, 0, number + 1))
@@ -194,6 +214,36 @@ class WindowsProof(Proof):
                 )
                 for position, done in ((position, number), (unit.beginning, 0), (unit.continuation, 0))
             ),
+        ]
+        return number
+
+    def _check_distances(self, m: Module, unit: SimpleNamespace, number: Signal) -> None:
+        """After a window with further results come more steps than these before another window ends, unless its first
+        step waits until they have come."""
+        command, position, before = unit.command, unit.position, Signal(3, name="further_before")
+        results = self._results(command)
+        with m.If(unit.walk & position.last):
+            m.d.sync += before.eq(results - 1)
+        waits = unit.changes if self.config.hands_over else unit.waits
+        is_several = unit.active & _is_several(command)
+        m.d.comb += [
+            Assert((unit.active & unit.first_window) | (before == results - 1)),
+            Assert(~(unit.active & unit.first_window) | waits | (before == 0) | is_several & (command.steps > before)),
+            *(
+                Assert(
+                    ~is_several
+                    | (position.last == (position.steps_left == 0))
+                    & Cat(position.steps_left + done + 1 + skip == command.steps for skip in skips).any()
+                )
+                for position, done, skips in (
+                    (position, number, (0, Mux(unit.first_window, 0, command.skip))),
+                    (unit.beginning, 0, (0,)),
+                    (unit.continuation, 0, (command.skip,)),
+                )
+            ),
+            Assert(~(unit.walk & position.last) | unit.first_window & waits | (number + 1 > before)),
+            Cover(unit.walk & position.last & unit.first_window & ~waits & (before == 1)),
+            Cover(unit.walk & position.last & unit.first_window & waits & (number < before)),
         ]
 
     def _is_built(self, command: data.View) -> Value:
@@ -210,16 +260,18 @@ class WindowsProof(Proof):
             & (command.last_lanes <= command.lanes)
             & Cat(count != 0 for count in counts).all()
             & (~_is_burst(command) | (command.steps * lanes >= command.lanes) & (command.skip == 0))
-            & (self._results(command) <= max(window_results(self.config, code) for code in self.config.engines))
+            & (self._results(command) <= self._most_results())
+            & (~_is_several(command) | (command.steps >= command.skip + self._results(command)))
         )
 
     def _check_intake(self, m: Module, unit: SimpleNamespace, intake: SimpleNamespace) -> None:
         given = unit.intake.offered
-        changes = (given.engine != unit.command.engine) | _is_burst(given)
+        changes = (given.engine != unit.command.engine) | _is_burst(given) | self._is_early(unit)
         waits = given.after if self.config.hands_over else given.after | changes
         m.d.comb += [
             Assert(~intake.waiting | self._is_built(given)),
             Assert(self._is_built(unit.command)),
+            Assert(self._results(unit.command) <= self._most_results()),
             Assert(~intake.looked_at | intake.waiting),
             Assert(~intake.checked | intake.looked_at),
             Assert(~unit.take | unit.intake.ready & ~unit.active),
@@ -309,6 +361,7 @@ def test_steps_of_a_burst_follow_one_another_and_the_first_counts(name: str, tmp
                 (intake, "later.eq(changes | is_of_burst)", "later.eq(is_of_burst)"),
                 (intake, "later.eq(changes | is_of_burst)", "later.eq((changes | is_of_burst) & command.after)"),
                 (intake, "waits.eq(waits_for)", "waits.eq(changes)"),
+                (intake, "comes_too_early(command.steps, ", "comes_too_early(command.steps + 1, "),
                 (windows, "foreseen.changes.eq(first & changes)", "foreseen.changes.eq(changes)"),
                 (windows, "pushed.foreseen.limit.eq(limit)", "pushed.foreseen.limit.eq(~limit)"),
                 (intake, "            command.lanes <= limit,\n", ""),
@@ -323,6 +376,7 @@ def test_what_breaks_it_is_found(module: ModuleType, old: str, new: str, tmp_pat
         for name in ("Intake", "window_work"):
             if name in module.__all__:
                 setattr(changed, name, getattr(part, name))
-    proof = WindowsProof(BURST_CONFIGS["two, hands over"], windows=changed)
+    config = CHAIN_CONFIGS["chains"] if "comes_too_early" in old else BURST_CONFIGS["two, hands over"]
+    proof = WindowsProof(config, windows=changed)
     with pytest.raises(ProofError, match="does not follow"):
         prove(proof, tmp_path, depth=DEPTH, incremental=False)

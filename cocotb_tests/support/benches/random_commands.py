@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, find_engine
+from lutterfly.golden.engines import ADD, DEPTHWISE, find_engine
 from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow
 from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.machine.packing import is_packed_legally
@@ -19,6 +22,12 @@ from lutterfly.golden.numerics.requant import pack_parameters
 #: What is filled of the larger memories: loading all of them would take most of the simulation.
 WEIGHT_WORDS = 48
 PARAMETER_WORDS = 72
+#: The last weight words, of which only each chain's first column has weights: for windows that need that.
+ONE_COLUMN_WORDS = 8
+
+
+#: An engine, and a window of it.
+Shape = tuple[EngineSpecification, RandomWindow]
 
 
 @dataclass
@@ -55,7 +64,7 @@ def random_window(config: Config, rng: np.random.Generator, engine: EngineSpecif
     own = config.engines.fields(engine.engine)
     fields = {field.name: int(rng.integers(*field.limits, endpoint=True)) for field in own}
     window = engine.random_window(config, rng, most)
-    return RandomWindow(fields | {"skip": 0} | window.fields, window.sum_start)
+    return dataclasses.replace(window, fields=fields | {"skip": 0} | window.fields)
 
 
 def payload(command: dict[str, int]) -> dict[str, int]:
@@ -90,12 +99,48 @@ def _pack_some(config: Config, rng: np.random.Generator, command: dict[str, int]
             command["destination_inner"] = 0
 
 
-def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run_length: int = 1) -> Scenario:
+def limit_shapes(config: Config, rng: np.random.Generator) -> list[Shape]:
+    """Windows of every engine of which some field is the least or the greatest that is drawn, the least number of steps
+    beside the greatest of other fields among them."""
+    found: list[Shape] = []
+    for code in config.engines:
+        engine = SPECIFICATIONS[code]
+        drawn = [random_window(config, rng, engine, 8) for _ in range(400)]
+        # What a window holds, beside what only numbers it: constants of its own do not change when results come.
+        names = [name for name in ("steps", "skip", "rows", "further", "lanes", "stages") if name in drawn[0].fields]
+        chosen = {}
+        for name, other in itertools.product(names, names):
+            for sign, tie in itertools.product((1, -1), (1, -1)):
+                window = min(drawn, key=lambda one: (sign * one.fields[name], tie * one.fields[other]))
+                chosen[tuple(window.fields[each] for each in names)] = window
+        found += [(engine, window) for window in chosen.values()]
+    return found
+
+
+def all_pairs(count: int) -> list[int]:
+    """Numbers below ``count``, of which each follows each, itself too, once: a de Bruijn sequence of order two."""
+    sequence = []
+    for first in range(count):
+        sequence.append(first)
+        for second in range(first + 1, count):
+            sequence += [first, second]
+    return [*sequence, 0]
+
+
+def random_scenario(
+    config: Config,
+    rng: np.random.Generator,
+    count: int,
+    *,
+    run_length: int = 1,
+    shapes: Sequence[Shape] | None = None,
+) -> Scenario:
     """``count`` commands, each reading the lower half of the feature memory or what the command before it wrote.
 
     Results go to the upper half, to regions that rotate, so that commands without ``after`` never read what is under
     way. Of each ``run_length`` commands only the first may change the engine or wait, and with more than one of them
-    windows have few steps: a run is bound by its results, which pile up.
+    windows have few steps: a run is bound by its results, which pile up. ``shapes`` are those of the commands, where
+    they are given: few of these wait, and they have a few windows each.
     """
     memory, array = config.memory, config.array
     memories = {name: np.zeros(config.size_bytes(name), np.uint8) for name in built(config)}
@@ -108,6 +153,10 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
     }
     for name, size in filled.items():
         memories[name][:size] = rng.integers(0, 256, size)
+    weights = memories[LocalMemory.WEIGHT][: filled[LocalMemory.WEIGHT]].reshape(WEIGHT_WORDS, array.columns, -1)
+    if DEPTHWISE in config.engines:
+        is_first = np.arange(array.columns) % config.engines[DEPTHWISE].taps == 0
+        weights[-ONE_COLUMN_WORDS:, ~is_first] = 0
     words = PARAMETER_WORDS * array.requant_lanes
     scales = np.exp2(rng.uniform(-12, -6, words)).astype(np.float32)
     for number, scale in enumerate(special_scales().values()):
@@ -119,26 +168,33 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
     entries: list[int] = []
     commands: list[dict[str, int]] = []
     for number in range(count):
-        if number % run_length == 0:
+        if shapes is not None:
+            engine = shapes[number][0]
+        elif number % run_length == 0:
             engine = SPECIFICATIONS[int(rng.choice([*config.engines]))]
         limit = engine.most_results(config)
         tiles = int(rng.integers(1, 4))
-        window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
+        if shapes is not None:
+            window = shapes[number][1]
+            tiles = min(tiles, max(8 // max(engine.issue.tile_weight_words(window.fields), 1), 1))
+        else:
+            window = random_window(config, rng, engine, WEIGHT_WORDS // tiles // 2 if run_length == 1 else 2)
         lanes = window.fields.get("lanes", int(rng.choice([limit, rng.integers(1, limit + 1)])))
         last_lanes = window.fields.get("last_lanes", int(rng.integers(1, lanes + 1)))
         steps, weight_words = window.fields["steps"], engine.issue.tile_weight_words(window.fields)
+        first_word = WEIGHT_WORDS - ONE_COLUMN_WORDS if window.is_one_column else 0
         groups = -(-lanes // array.requant_lanes)
         # Windows of very many results: as many as have parameters, and room for what they write.
         tiles = min(window.fields.get("outer", tiles), max(PARAMETER_WORDS // 2 // groups, 1))
         width = (tiles - 1) * lanes + last_lanes
-        rows, columns = (int(n) for n in rng.integers(1, 6, 2))
+        rows, columns = (int(n) for n in rng.integers(1, 6 if shapes is None else 3, 2))
         rows = min(rows, max(region // 2 // (columns * width), 1))
         offsets = np.sort(rng.integers(0, region // 4, steps))
         flags = np.zeros(steps, np.int64)
         flags[window.sum_start] |= isa.LIST_CLEAR
         flags[-1] |= isa.LIST_FIRE
         tile_inner = bool(window.fields.get("tile_inner", rng.integers(2)))
-        depends = number > 0 and number % run_length == 0 and rng.random() < 0.5
+        depends = number > 0 and number % run_length == 0 and rng.random() < (0.5 if shapes is None else 0.1)
         source = commands[-1]["destination"] if depends else int(rng.integers(0, half - region))
         commands.append(
             {
@@ -157,7 +213,7 @@ def random_scenario(config: Config, rng: np.random.Generator, count: int, *, run
                     (int(rng.integers(0, 3)) * array.lanes, int(rng.integers(0, 40)), int(rng.integers(0, 9))),
                     (lanes, columns * width + int(rng.integers(0, 3)), width),
                 ),
-                "weight": int(rng.integers(0, WEIGHT_WORDS - tiles * weight_words + 1)),
+                "weight": int(rng.integers(first_word, WEIGHT_WORDS - tiles * weight_words + 1)),
                 **random_parameters(rng, engine, tiles * groups),
                 "lanes": lanes,
                 "last_lanes": last_lanes,

@@ -100,14 +100,16 @@ def _within_chains(command: Any, config: Config) -> list[Any]:
 
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    rows = int(rng.integers(1, 1 + min(5, size)))
+    """Half of them as short as a window of their rows can be, such as a layer of 1x1 has."""
+    is_one_column = bool(rng.integers(2))
+    rows = int(rng.integers(1, 1 + min(2 if is_one_column else 5, size)))
     # Every column's words are from the same inner loop.
-    start = (config.engines[DEPTHWISE].taps - 1) * rows + int(rng.integers(3))
-    steps = max(start, rows) + int(rng.integers(1, 2 * rows + 1))
+    start = 0 if is_one_column else (config.engines[DEPTHWISE].taps - 1) * rows + int(rng.integers(3))
+    steps = rows if is_one_column else max(start, rows) + int(rng.integers(1, 2 * rows + 1))
     skip = int(rng.integers(1 + min(start, steps - rows)))
     further = int(rng.integers(min(rows - 1, _most_further(config)), endpoint=True))
     fields = {"steps": steps, "rows": rows, "skip": skip, "tile_inner": 0, "further": further}
-    return RandomWindow(fields, start)
+    return RandomWindow(fields, start, is_one_column)
 
 
 SPECIFICATION = EngineSpecification(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....golden.config import Config
@@ -37,9 +38,9 @@ class ComputeClock:
         what is written.
     accepts : int
         When the unit takes the next command.
-    walked, landed, backlog, hidden, engine
+    walked, landed, backlog, hidden, before
         Of the last command: when its walk ended, when its results may be read, how many cycles they take, how many of
-        these were a pause between commands that was hidden, its engine.
+        these were a pause between commands that was hidden, its fields.
     """
 
     config: Config
@@ -53,7 +54,7 @@ class ComputeClock:
     landed: int = 0
     backlog: int = 0
     hidden: int = 0
-    engine: int | None = None
+    before: Mapping[str, int] | None = None
 
     def run(self, command: Command, accepted: int) -> None:
         """Run the next command, which the unit has ``accepted``."""
@@ -64,11 +65,11 @@ class ComputeClock:
         after = self.issues[-1][1] + 1 if self.issues else 0
         first = max(after, taken + OVERHEADS.issue)
         spec = specification(fields["engine"])
-        ahead = None if self.engine is None else lead(config, fields, self.engine, after=command.after)
+        ahead = None if self.before is None else lead(config, fields, self.before, after=command.after)
         if ahead is not None:
             first = max(first, self.landed - ahead)
         self.backlog = max(self.backlog - (first - after), 0)
-        self.engine = fields["engine"]
+        self.before = fields
         latency = landing_latency(config, fields)
         limit = backlog_limit(config, fields["engine"])
         unread = fields["steps"] - spec.issue.steps_read(fields, config)
