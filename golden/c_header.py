@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from . import registers
 from .isa import COMMAND_BYTES
 from .registers import Access, Register
-from .units import MOST_CORES, WITH_ADDRESS, ErrorCode, Unit, remedy
+from .units import MOST_CORES, REMEDIES_OF_UNITS, WITH_ADDRESS, ErrorCode, Unit, remedy
 
 #: What the file is called.
 NAME = "lutterfly_registers.h"
@@ -121,5 +121,8 @@ def _codes() -> str:
 def _units() -> str:
     lines = (_define(f"UNIT_{unit.name}", f"{int(unit)}u") for unit in Unit)
     rows = (f"{unit.name}, {int(unit)}" for unit in Unit)
-    head = _comment("Units: where a run stopped.")
-    return head + "".join(lines) + _comment("All of them: name, value.") + _listed("UNITS", rows)
+    own = (f'{int(code)}, {int(unit)}, "{what}"' for (code, unit), what in REMEDIES_OF_UNITS.items())
+    head = _comment("Units: where a run stopped.") + "".join(lines)
+    units = _comment("All of them: name, value.") + _listed("UNITS", rows)
+    words = "Codes that ask for something else in a unit: value of the code, of the unit, what to do about it."
+    return head + units + _comment(words) + _listed("REMEDIES_OF_UNITS", own)

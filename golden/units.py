@@ -43,11 +43,6 @@ _REMEDIES = {
 }
 
 
-def remedy(code: ErrorCode) -> str:
-    """What to do about an error, for messages."""
-    return _REMEDIES.get(code, "reset the hardware")
-
-
 #: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
 WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
 
@@ -65,6 +60,17 @@ class Unit(enum.IntEnum):
     FETCH = 7
     WRITE_BACK = 8
     BARRIER = 9
+
+
+#: It reads no external memory.
+_NO_RESULT = "a result never came: compile the model again; if it stops again, report it with the model"
+#: Where a unit has another one than the others.
+REMEDIES_OF_UNITS = {(ErrorCode.WATCHDOG, unit): _NO_RESULT for unit in (Unit.FETCH, Unit.WRITE_BACK)}
+
+
+def remedy(code: ErrorCode, unit: Unit = Unit.NONE) -> str:
+    """What to do about an error, for messages."""
+    return REMEDIES_OF_UNITS.get((code, unit)) or _REMEDIES.get(code, "reset the hardware")
 
 
 class Queue(enum.Enum):

@@ -10,7 +10,7 @@ import pytest
 
 from lutterfly.golden import c_header, isa, registers
 from lutterfly.golden.registers import Access, register_map
-from lutterfly.golden.units import MOST_CORES, WITH_ADDRESS, ErrorCode, Unit, remedy
+from lutterfly.golden.units import MOST_CORES, REMEDIES_OF_UNITS, WITH_ADDRESS, ErrorCode, Unit, remedy
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic")
 COMPILERS = {"C99": ("gcc", "-std=c99", ".c"), "C++": ("g++", "-std=c++11", ".cpp")}
@@ -72,9 +72,13 @@ def test_lists_of_codes_and_units_are_whole(tmp_path: Path, language: str) -> No
         "LUTTERFLY_CODES(CODE)\n"
         '#define UNIT(name, value) printf("%s %d\\n", #name, value);\n'
         "LUTTERFLY_UNITS(UNIT)\n"
+        '#define OF_UNIT(code, unit, remedy) printf("%d %d %s\\n", code, unit, remedy);\n'
+        "LUTTERFLY_REMEDIES_OF_UNITS(OF_UNIT)\n"
     )
     codes = [f"{code.name} {int(code)} {int(code in WITH_ADDRESS)} {remedy(code)}" for code in ErrorCode]
-    assert run(tmp_path, body, language) == [*codes, *(f"{unit.name} {int(unit)}" for unit in Unit)]
+    units = [f"{unit.name} {int(unit)}" for unit in Unit]
+    own = [f"{int(code)} {int(unit)} {remedy(code, unit)}" for code, unit in REMEDIES_OF_UNITS]
+    assert run(tmp_path, body, language) == [*codes, *units, *own]
 
 
 def test_every_macro_is_compared() -> None:

@@ -37,7 +37,7 @@ def stopped(program: Program, cores: Sequence[Queues], core: int, word: int, add
     where = f" at address {address:#x}" if code in WITH_ADDRESS else ""
     of_core = f" of core {core}" if len(cores) > 1 else ""
     return AcceleratorError(
-        f"{code.name} in {unit.name}{of_core}{where}, {command}; {remedy(code)}",
+        f"{code.name} in {unit.name}{of_core}{where}, {command}; {remedy(code, unit)}",
         code=code,
         unit=unit,
         index=index,

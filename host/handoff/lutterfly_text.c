@@ -78,6 +78,10 @@ static void stopped(writer *out, const lutterfly_error *error) {
     }
     LUTTERFLY_CODES(CODE)
 #undef CODE
+#define OF_UNIT(code_value, unit_value, what) \
+    if (error->code == code_value && error->unit == unit_value) remedy = what;
+    LUTTERFLY_REMEDIES_OF_UNITS(OF_UNIT)
+#undef OF_UNIT
 #define UNIT(name, value) \
     if (error->unit == value) unit = #name;
     LUTTERFLY_UNITS(UNIT)

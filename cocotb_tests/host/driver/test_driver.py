@@ -159,6 +159,7 @@ def test_refuses_inputs_before_it_writes_any(
             r"^ADDRESS_RANGE in WRITE_BACK at address 0x20000, command 1 \(COMPUTE\) of .* queue, layer \w+; compile",
         ),
         (MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3), r"^WATCHDOG in PREFETCH, command 3 of the body; check"),
+        (MachineError(ErrorCode.WATCHDOG, Unit.FETCH, 3), r"^WATCHDOG in FETCH, command 3 .*; a result never came: "),
     ],
 )
 def test_an_error_is_named_and_the_next_inference_is_right(

@@ -21,7 +21,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.stages import stages
 from lutterfly.golden.program.tensors import Port
-from lutterfly.golden.units import WITH_ADDRESS, ErrorCode, Unit, remedy
+from lutterfly.golden.units import REMEDIES_OF_UNITS, WITH_ADDRESS, ErrorCode, Unit, remedy
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import ports
 from lutterfly.host.driver.driver import Driver
@@ -188,18 +188,24 @@ def test_refuses_lengths_before_anything_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code is not ErrorCode.NONE])
-def test_an_error_is_told_and_the_next_inference_is_right(tmp_path: Path, code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("code", "unit"),
+    [
+        *((code, unit) for code, unit in REMEDIES_OF_UNITS),
+        *((code, Unit.STORE) for code in ErrorCode if code is not ErrorCode.NONE),
+    ],
+)
+def test_an_error_is_told_and_the_next_inference_is_right(tmp_path: Path, code: ErrorCode, unit: Unit) -> None:
     driver = opened(tmp_path)
     assert driver.load() == "OK"
-    driver.transport.next_error = MachineError(code, Unit.STORE, 7, 0x1240)
+    driver.transport.next_error = MachineError(code, unit, 7, 0x1240)
     with pytest.raises(RuntimeError, match=r"^STOPPED: ") as raised:
         driver.infer(codes(compiled(), 0))
     where = " at address 0x00001240" if code in WITH_ADDRESS else ""
-    text = f"{code.name} in STORE of core 0{where}, command 7 of the inference; {remedy(code)}"
+    text = f"{code.name} in {unit.name} of core 0{where}, command 7 of the inference; {remedy(code, unit)}"
     assert str(raised.value) == f"STOPPED: {text}"
     error = driver.error
-    assert (error.code, error.unit, error.index, error.address, error.core) == (code, Unit.STORE, 7, 0x1240, 0)
+    assert (error.code, error.unit, error.index, error.address, error.core) == (code, unit, 7, 0x1240, 0)
     assert error.stage == BODY
     for room in (0, 1, 2, len(text), len(text) + 1):
         assert driver.text(room) == text[: max(room - 1, 0)]
