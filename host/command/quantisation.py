@@ -43,6 +43,7 @@ def quantize(
     from ..model.mac_share import mac_share
     from ..model.runtime import silence_others
     from ..quantize import float_model, static_quantisation
+    from ..quantize.batch import check_batch
     from ..quantize.calibration import split
 
     silence_others()
@@ -57,6 +58,7 @@ def quantize(
             raise ValueError(f"output must be another file than {kind}, not {target}")
     prepared = float_model.read_float_model(file, str(model))
     float_model.check_samples(file, samples, str(calibrate))
+    check_batch(file, samples, str(model))
     if others is not None:
         float_model.check_samples(file, others, str(test))
     parts = split(samples, others, str(calibrate))

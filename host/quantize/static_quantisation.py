@@ -19,6 +19,7 @@ from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
 from .alike import common_ranges
+from .batch import check_batch
 from .float_model import check_samples, prepare, read_float_model
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
@@ -91,14 +92,15 @@ def quantize(
     Raises
     ------
     ModelError
-        If the file is no ONNX model that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside
-        the batch.
+        If the file is no ONNX model that ONNX Runtime runs, is quantised already, has a dynamic dimension beside the
+        batch, or if its first axis is no batch.
     ValueError
         If a name, a shape, a type or a value of the samples is wrong.
     """
     file = Model(data)
     model = read_float_model(file, name)
     check_samples(file, samples, origin)
+    check_batch(file, samples, name)
     return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).data
 
 

@@ -7,6 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from cocotb_tests.support.oracles.refused import convolved, maker, refusal
+from lutterfly.host.frontend import import_model
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"
 
@@ -78,8 +79,14 @@ def test_dynamic_shapes():
 
 def test_a_fixed_batch():
     assert refusal(with_input_shape([8, 3, 6, 6])) == (
-        "net.onnx: the batch of input 'x' must be dynamic or 1, not 8; export the model with a dynamic batch"
+        "net.onnx: the batch of input 'x' must be dynamic or 1, not 8; export the model with a dynamic batch, or, if "
+        "this axis is no batch but time, for instance, with the samples in front of it (PyTorch: batch_first=True)"
     )
+
+
+def test_a_batch_of_minus_one_is_dynamic():
+    """As Paddle writes it."""
+    assert import_model(with_input_shape([-1, 3, 6, 6])).layers
 
 
 def test_what_onnx_runtime_cannot_run():

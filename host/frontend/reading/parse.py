@@ -192,10 +192,12 @@ def check_inputs(source: Source) -> None:
                 "it with fixed shapes"
             )
         batch, *others = dimensions
-        if batch.HasField("dim_value") and batch.dim_value != 1:
+        # Paddle writes -1 where nothing is fixed.
+        if batch.HasField("dim_value") and batch.dim_value not in (1, -1):
             raise ModelError(
                 f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
-                f"{batch.dim_value}; export the model with a dynamic batch"
+                f"{batch.dim_value}; export the model with a dynamic batch, or, if this axis is no batch but time, for "
+                "instance, with the samples in front of it (PyTorch: batch_first=True)"
             )
         for axis, dimension in enumerate(others, 1):
             if dimension.dim_value < 1:
