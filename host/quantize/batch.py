@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import onnx
 
 from ..frontend import ModelError
 from ..model.executed import open_session
 from ..model.model import Model
+from ..model.model_graph import model_inputs
 from ..model.runtime import RUNTIME_ERRORS
 
 #: As far as outputs may differ, of the largest value: float32 adds up in another order in a batch.
@@ -38,23 +41,64 @@ def check_batch(model: Model, samples: Mapping[str, np.ndarray], name: str) -> N
     ModelError
         If an output differs: the first axis is another one, such as time, and samples would be taken apart.
     """
-    session = open_session(model)
-    if any(isinstance(info.shape[0], int) and info.shape[0] > 0 for info in session.get_inputs()):
+    if any(info.shape[0] == 1 for info in open_session(model).get_inputs()):
         return
-    both = _two(samples)
-    outputs = [info.name for info in session.get_outputs()]
     try:
-        together = session.run(outputs, both)
+        output = _differing_output(model, samples)
     except RUNTIME_ERRORS:
         return
+    if output is not None:
+        inputs = ", ".join(repr(key) for key in samples)
+        raise ModelError(
+            f"{name}: the first axis of its inputs ({inputs}) must count samples, and is another one, such as time: "
+            f"output {output!r} of two samples together is not that of each alone; {_REMEDY}"
+        )
+
+
+def dynamic_batches(model: onnx.ModelProto) -> dict[str, str]:
+    """What the first axis is called of inputs of which it is dynamic."""
+    dimensions = {value.name: value.type.tensor_type.shape.dim[0] for value in model_inputs(model)}
+    return {name: axis.dim_param or "batch" for name, axis in dimensions.items() if axis.dim_value != 1}
+
+
+def free_batch(model: onnx.ModelProto, given: Mapping[str, str], samples: Mapping[str, np.ndarray]) -> None:
+    """Let the first axis of inputs be dynamic again, if the model gives the same for two samples as for each.
+
+    Parameters
+    ----------
+    model : ModelProto
+        With a batch of 1; it stays as it is where something in it depends on that.
+    given : mapping of str to str
+        What the axis was called, by input.
+    samples : mapping of str to array
+    """
+    freed = copy.deepcopy(model)
+    for value in freed.graph.input:
+        if value.name in given:
+            value.type.tensor_type.shape.dim[0].dim_param = given[value.name]
+    for value in freed.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    del freed.graph.value_info[:]
+    freed = onnx.shape_inference.infer_shapes(freed)
+    if not given or not all(value.type.tensor_type.HasField("shape") for value in freed.graph.output):
+        return
+    try:
+        if _differing_output(Model.written(freed), samples) is None:
+            model.CopyFrom(freed)
+    except RUNTIME_ERRORS:
+        return
+
+
+def _differing_output(model: Model, samples: Mapping[str, np.ndarray]) -> str | None:
+    """An output of two samples together that is not that of each alone."""
+    session, both = open_session(model), _two(samples)
+    outputs = [info.name for info in session.get_outputs()]
+    together = session.run(outputs, both)
     alone = [session.run(outputs, {key: array[place : place + 1] for key, array in both.items()}) for place in range(2)]
     for output, found, parts in zip(outputs, together, zip(*alone, strict=True), strict=True):
         if not _is_of_each(found, parts):
-            inputs = ", ".join(repr(key) for key in samples)
-            raise ModelError(
-                f"{name}: the first axis of its inputs ({inputs}) must count samples, and is another one, such as "
-                f"time: output {output!r} of two samples together is not that of each alone; {_REMEDY}"
-            )
+            return output
+    return None
 
 
 def _two(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
-from .rewriting import RECURRENT, Rewritten, rewrite
+from .rewriting import Rewritten, rewrite
 
 #: The first operator set whose QuantizeLinear knows a scale for each channel.
 _OPSET = 13
@@ -84,9 +84,8 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
             ) from error
         if version < _COORDINATES:
             _keep_coordinates(model)
-    if any(node.op_type in RECURRENT for node in model.graph.node):
-        # Initial states, whose shape has it, are constants then.
-        fix_batch(model)
+    # Shapes are known then, and with them what ONNX Runtime fuses and what is a constant, such as initial states.
+    fix_batch(model)
     # From a file: of a model in memory it takes the constants away.
     source, target = folder / "float.onnx", folder / "prepared.onnx"
     onnx.save(model, source)

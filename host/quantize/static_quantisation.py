@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,9 @@ from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
 from .alike import common_ranges
-from .batch import check_batch
+from .batch import check_batch, dynamic_batches, free_batch
 from .float_model import check_samples, prepare, read_float_model
+from .names import Names
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
 from .symmetric import around_zero
@@ -120,6 +121,26 @@ def quantize_checked(
         If the rewritten model computes something else than the float model.
     """
     progress("preparing")
+    batches = dynamic_batches(model)
+    names = Names(model)
+    try:
+        found = _quantised(model, names.of_tensors(samples), name, names.of_tensors(overrides), progress)
+    except ModelError as error:
+        raise ModelError(names.told(str(error))) from error
+    quantised = onnx.load_from_string(found.data)
+    names.restore(found.prepared, quantised)
+    free_batch(quantised, batches, samples)
+    rewritten = [replace(one, label=names.told(one.label)) for one in found.rewritten]
+    return replace(found, data=quantised.SerializeToString(), rewritten=rewritten)
+
+
+def _quantised(
+    model: onnx.ModelProto,
+    samples: Mapping[str, np.ndarray],
+    name: str,
+    overrides: Mapping[str, tuple[float, int]],
+    progress: Progress,
+) -> Quantised:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (prepared, rewritten), target = prepare(model, name, folder), folder / "quantised.onnx"

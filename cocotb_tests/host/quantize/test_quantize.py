@@ -428,7 +428,7 @@ def test_refuses_another_kind_of_file(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: quantize(cnn(), samples()), "must be a float model, and DequantizeLinear '"),
+        (lambda: quantize(cnn(), samples()), "must be a float model, and QuantizeLinear '"),
         (lambda: cnn(shape=("batch", 2, 9, "width")), "dimension 3 of input 'image' must be fixed, not width; only "),
         (lambda: cnn(shape=(4, *IMAGE)), "the batch of input 'image' must be dynamic or 1, not 4; export the model"),
         (lambda: cnn(shape=("batch", 3, 9, 8)), "ONNX Runtime cannot run the model: "),

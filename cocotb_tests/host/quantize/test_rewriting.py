@@ -367,13 +367,13 @@ def test_what_others_read_is_no_part_of_what_is_folded(tmp_path: Path) -> None:
     np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("batch", "spelled"), [(1, ["Reshape", "Gemm", "Reshape"]), ("batch", ["MatMul", "Add"])])
-def test_factors_behind_rows_and_offsets(batch: int | str, spelled: list[str], tmp_path: Path) -> None:
-    """In both forms that a product with an offset has."""
+@pytest.mark.parametrize("batch", [1, "batch"])
+def test_factors_behind_rows_and_offsets(batch: int | str, tmp_path: Path) -> None:
+    """A product with an offset has the same form whatever the batch."""
     steps = [ROWS, ("Add", (RNG.normal(size=5),), {}), ("Mul", (RNG.normal(size=5),), {})]
     model = network(steps, (batch, *MAP[1:]))
     prepared, found = prepare(model, "model", tmp_path)
-    assert [node.op_type for node in prepared.graph.node] == spelled
+    assert [node.op_type for node in prepared.graph.node] == ["Reshape", "Gemm", "Reshape"]
     assert len(found) == 1
     values = np.random.default_rng(1).normal(size=MAP).astype(np.float32)
     np.testing.assert_allclose(run(prepared, values), run(model, values), rtol=1e-5, atol=1e-5)
