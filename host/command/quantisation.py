@@ -45,6 +45,7 @@ def quantize(
     from ..quantize import float_model, static_quantisation
     from ..quantize.batch import check_batch
     from ..quantize.calibration import split
+    from ..quantize.half_floats import in_float32
 
     silence_others()
     found = find_config(config)
@@ -56,6 +57,8 @@ def quantize(
     for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
         if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
+    file, was_half, (samples, *rest) = in_float32(file, str(model), samples, others)
+    others = rest[0] if rest else None
     prepared = float_model.read_float_model(file, str(model))
     float_model.check_samples(file, samples, str(calibrate))
     check_batch(file, samples, str(model))
@@ -69,6 +72,9 @@ def quantize(
     opened = Model(quantised.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
     text, values = _quantised(target, quantised, errors, parts)
+    if was_half:
+        text = ["float16 and bfloat16 were made float32 first: inputs and outputs of the result are float32", *text]
+    values["was_half"] = was_half
     if per_layer or plot:
         more, shown = _layer_by_layer(model.name, quantised, opened, parts, plot, progress)
         text, values = text + more, values | shown

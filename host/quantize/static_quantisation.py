@@ -21,6 +21,7 @@ from ..model.model import Model
 from .alike import common_ranges
 from .batch import check_batch, dynamic_batches, free_batch
 from .float_model import check_samples, prepare, read_float_model
+from .half_floats import in_float32
 from .names import Names
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
@@ -98,7 +99,7 @@ def quantize(
     ValueError
         If a name, a shape, a type or a value of the samples is wrong.
     """
-    file = Model(data)
+    file, _, (samples,) = in_float32(Model(data), name, samples)
     model = read_float_model(file, name)
     check_samples(file, samples, origin)
     check_batch(file, samples, name)
