@@ -287,12 +287,15 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_the_accelerator_does_not_run_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = FloatNetwork()
     network.convolution((4, 2, 3, 3))
-    network.add("Softmax", axis=1)
+    network.add("LpNormalization")
     network.convolution((4, 4, 3, 3))
     words = write(tmp_path, network.serialise(rank=4), **samples())
     assert main([*words, "--json"]) == 1
     error = json.loads(capsys.readouterr().out)["error"]
-    assert f"{tmp_path}/net_int8.onnx: Softmax 'Softmax_t2' between Conv 'Conv_t0' and Conv 'Conv_t3'" in error
+    assert (
+        f"{tmp_path}/net_int8.onnx: LpNormalization 'LpNormalization_t2' between Conv 'Conv_t0' and Conv 'Conv_t3'"
+        in error
+    )
     assert (tmp_path / "net_int8.onnx").exists()
     assert main(words) == 1
     assert f"the accelerator does not run it: {error}" in capsys.readouterr().out

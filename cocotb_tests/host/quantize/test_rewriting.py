@@ -154,7 +154,10 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
     "a factor of all": ([("Tanh", (), {}), ("Mul", (np.full((1, 1), 0.5),), {})], ["Tanh", "Mul"]),
     # Softmax, and normalisation by what is normalised.
     "softmax": ([("Softmax", (), {}), convolution()], [*SOFTMAX, "Conv"]),
-    "softmax of other axes": ([("Softmax", (), {"axis": 1}), convolution()], ["Softmax", "Conv"]),
+    "softmax of other axes": (
+        [("Softmax", (), {"axis": 1}), convolution()],
+        ["Transpose", *SOFTMAX, "Transpose", "Conv"],
+    ),
     "softmax at the end": ([convolution(), ("Softmax", (), {}), ("Tanh", (), {})], ["Conv", "Softmax", "Tanh"]),
     "instance normalisation": (
         [("InstanceNormalization", tuple(RNG.uniform(0.5, 2, (2, 6))), {"epsilon": 0.01})],

@@ -14,9 +14,10 @@ from .gathered import GATHERED
 from .last_axis import LAST_AXIS
 from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES
 from .norms.group_norm import GROUP_NORMALISATION
-from .norms.layer_norm import LAYER_NORMALISATION
+from .norms.layer_norm import LAYER_NORMALISATION, SPELLED_LAYER_NORMALISATION
 from .norms.softmax import SOFTMAX
 from .prelu import PRELU
+from .products import EINSUM, WEIGHTS_AT_LEFT
 from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
 from .transposed import TRANSPOSED
@@ -25,6 +26,9 @@ from .wide_products import WIDE_PRODUCT
 __all__ = ["RECURRENT", "REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
 
 REWRITINGS: tuple[Rewriting, ...] = (
+    EINSUM,
+    WEIGHTS_AT_LEFT,
+    SPELLED_LAYER_NORMALISATION,
     SOFTMAX,
     WIDE_PRODUCT,
     GROUP_NORMALISATION,

@@ -100,8 +100,12 @@ class FloatGraph:
 
     def reader(self, name: str) -> NodeProto | None:
         """The node that reads a tensor, if it is the only one, and the tensor no output."""
-        readers = [node for node in self.nodes if name in node.input and id(node) not in self._dropped]
+        readers = self.readers(name)
         return readers[0] if len(readers) == 1 and name not in self._outputs else None
+
+    def readers(self, name: str) -> list[NodeProto]:
+        """The nodes that read a tensor."""
+        return [node for node in self.nodes if name in node.input and id(node) not in self._dropped]
 
     def is_output(self, name: str) -> bool:
         """Whether a tensor is an output of the model."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import NodeProto
+from onnx import NodeProto, helper
 
 from ..float_graph import FloatGraph, Rewriting, chained, given, spelled
 from ..last_axis import affine_rows
@@ -44,4 +44,105 @@ LAYER_NORMALISATION = Rewriting(
     "Difference, variance and the factor made of it are quantised, each with a scale of its own.",
     _spell,
     ("LayerNormalization",),
+)
+
+
+def _spell_spelled(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    """As PyTorch below operator set 17, Paddle, TensorFlow and JAX write it, from the mean on."""
+    found = _written_out(graph, node)
+    if found is None:
+        return None
+    source, factor, offset, epsilon, nodes = found
+    channels, target = graph.shapes[source][-1], nodes[-1].output[0]
+    operands = [
+        graph.constant(f"{target}_{name}", np.broadcast_to(values.reshape(-1), channels))
+        for name, values in (("scale", factor), ("offset", offset))
+    ]
+    whole = helper.make_node(
+        "LayerNormalization", [source, *operands], [target], node.name, axis=-1, epsilon=float(epsilon.reshape(()))
+    )
+    made = _spell(graph, whole)
+    if made is not None:
+        for other in nodes[1:]:
+            graph.drop(other)
+    return made
+
+
+def _written_out(
+    graph: FloatGraph, node: NodeProto
+) -> tuple[str, np.ndarray, np.ndarray, np.ndarray, list[NodeProto]] | None:
+    """What is normalised, factors, offsets and epsilon, and all nodes that do it, in order."""
+    source = node.input[0]
+    difference = _only(graph, node.output[0], "Sub")
+    if not _is_of_last_axis(graph, node) or difference is None or list(difference.input) != [source, node.output[0]]:
+        return None
+    centred = difference.output[0]
+    square = next((one for one in graph.readers(centred) if _is_square(graph, one, centred)), None)
+    variance = square and _only(graph, square.output[0], "ReduceMean")
+    if variance is None or not _is_of_last_axis(graph, variance):
+        return None
+    positive = _only(graph, variance.output[0], "Add")
+    epsilon = positive and _other(graph, positive, variance.output[0])
+    deviation = positive and _only(graph, positive.output[0], "Sqrt")
+    if deviation is None or epsilon is None or epsilon.size != 1:
+        return None
+    nodes, factor_of = [node, difference, square, variance, positive, deviation], deviation.output[0]
+    reciprocal = _only(graph, factor_of, "Reciprocal")
+    if reciprocal is not None:
+        nodes, factor_of = [*nodes, reciprocal], reciprocal.output[0]
+    quotient = _only(graph, factor_of, "Div" if reciprocal is None else "Mul")
+    operands = [centred, factor_of]
+    if quotient is None or [*quotient.input] not in (operands, operands[::-1] if reciprocal else operands):
+        return None
+    if len(graph.readers(centred)) != 2:
+        return None
+    nodes.append(quotient)
+    factor, offset = np.ones(1), np.zeros(1)
+    product = _only(graph, quotient.output[0], "Mul")
+    scale = product and _other(graph, product, quotient.output[0])
+    if scale is not None and _is_of_channels(graph, scale, source):
+        nodes, factor = [*nodes, product], scale
+    total = _only(graph, nodes[-1].output[0], "Add")
+    bias = total and _other(graph, total, nodes[-1].output[0])
+    if bias is not None and _is_of_channels(graph, bias, source):
+        nodes, offset = [*nodes, total], bias
+    return source, factor, offset, epsilon, nodes
+
+
+def _only(graph: FloatGraph, name: str, operator: str) -> NodeProto | None:
+    """The only reader of a tensor, if it is such an operator."""
+    reader = graph.reader(name)
+    return reader if reader is not None and reader.op_type == operator else None
+
+
+def _other(graph: FloatGraph, node: NodeProto, name: str) -> np.ndarray | None:
+    """The constant that a node combines a tensor with."""
+    return next((graph.constants[one] for one in node.input if one != name and one in graph.constants), None)
+
+
+def _is_square(graph: FloatGraph, node: NodeProto, name: str) -> bool:
+    if node.op_type == "Mul":
+        return list(node.input) == [name, name]
+    exponent = graph.constants.get(node.input[1]) if node.op_type == "Pow" else None
+    return exponent is not None and exponent.size == 1 and exponent.reshape(()) == 2
+
+
+def _is_of_last_axis(graph: FloatGraph, node: NodeProto) -> bool:
+    """Whether a ReduceMean averages the last axis, and keeps it."""
+    attributes, rank = given(node), len(graph.shapes.get(node.input[0], []))
+    # An operand since operator set 18.
+    axes = graph.constants.get(node.input[1]) if len(node.input) > 1 else attributes.get("axes")
+    return bool(rank and axes is not None and attributes.get("keepdims", 1)) and [a % rank for a in axes] == [rank - 1]
+
+
+def _is_of_channels(graph: FloatGraph, values: np.ndarray, source: str) -> bool:
+    """Whether a constant has a value for each element of the last axis, or one for all."""
+    return values.size in (1, graph.shapes[source][-1]) and values.shape[-1:] in ((), (values.size,))
+
+
+SPELLED_LAYER_NORMALISATION = Rewriting(
+    "layer normalisation that was written out, as products and tables",
+    LAYER_NORMALISATION.change,
+    _spell_spelled,
+    ("ReduceMean",),
 )

@@ -17,18 +17,22 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if len(shape) < 2 or not all(shape[1:]) or _ends(graph, name):
         return None
     axis = given(node).get("axis", -1) % len(shape)
-    if axis != len(shape) - 1:
+    if axis == 0:
         return None
-    size, rows = shape[-1], int(np.prod(shape[1:-1]))
+    # Its axis as the last one.
+    order = [place for place in range(len(shape)) if place != axis] + [axis]
+    turned = [shape[place] for place in order]
+    size, rows, is_turned = shape[axis], int(np.prod(turned[1:-1])), axis != len(shape) - 1
     held = {
         "rows": np.array([-1, rows, size], np.int64),
         "least": np.array(_LEAST),
         "size": np.array(1 / size),
-        "back": np.array([-1, *shape[1:]], np.int64),
+        "shape": np.array([-1, *turned[1:]], np.int64),
     }
     held = {key: graph.constant(f"{name}_{key}", array) for key, array in held.items()}
     steps = [
-        ("Reshape", [node.input[0], held["rows"]], "as_rows"),
+        *([("Transpose", [node.input[0]], "turned")] if is_turned else []),
+        ("Reshape", ["turned" if is_turned else node.input[0], held["rows"]], "as_rows"),
         ("MaxPool", ["as_rows"], "greatest"),
         ("Sub", ["as_rows", "greatest"], "distance"),
         ("Clip", ["distance", held["least"]], "near"),
@@ -37,10 +41,14 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         ("Reciprocal", ["mean"], "reciprocal"),
         ("Mul", ["reciprocal", held["size"]], "factor"),
         ("Mul", ["exponential", "factor"], "shares"),
-        ("Reshape", ["shares", held["back"]], "back"),
+        ("Reshape", ["shares", held["shape"]], "back"),
+        *([("Transpose", ["back"], "turned_back")] if is_turned else []),
     ]
     made = spelled(node, name, steps)
-    made[1].attribute.append(helper.make_attribute("kernel_shape", [size]))
+    made[1 + is_turned].attribute.append(helper.make_attribute("kernel_shape", [size]))
+    if is_turned:
+        made[0].attribute.append(helper.make_attribute("perm", order))
+        made[-1].attribute.append(helper.make_attribute("perm", [int(place) for place in np.argsort(order)]))
     return made
 
 
