@@ -19,9 +19,10 @@ ROWS, MAP = "float[n, 7, 6] x", "float[n, 3, 6, 5] x"
 RNG = np.random.default_rng(3)
 
 
-def model(text: str, given: str, version: int = 17, **constants: np.ndarray) -> bytes:
+def model(text: str, given: str, **constants: np.ndarray) -> bytes:
     """Between two layers of the accelerator, so that the host runs nothing of it."""
-    inside = text.strip()
+    # Resize has axes since 18, in which ReduceMean has none.
+    version, inside = 18 if "Resize" in text else 17, text.strip()
     proto = onnx.parser.parse_model(
         f'<ir_version: 8, opset_import: ["" : {version}]> g ({given}) => (float y) {{ {inside} }}'
     )
@@ -76,14 +77,21 @@ MAXIMA = {
     f"softmax over axis {axis}": (f"a = Conv(x, w) s = Softmax<axis = {axis}>(a) y = Conv(s, v)", SOFTMAX)
     for axis in (1, 2, 3, -1, -3)
 }
+RESIZED = {
+    f"resize by {name} of named axes": (
+        f'a = Conv(x, w) s = Resize<mode = "linear", axes = [{axes}]>(a, , {operand}) y = Conv(s, v)',
+        SOFTMAX | {"sizes": np.array([9, 7]), "scales": np.array([2.0, 1.0]), "only": np.array([2.0])},
+    )
+    for name, axes, operand in (("sizes", "2, 3", ", sizes"), ("scales", "-2, -1", "scales"), ("a scale", "3", "only"))
+}
 CASES = [
     *((text, ROWS, NORM) for text in NORMS.values()),
     *((text, ROWS, constants) for text, constants in PRODUCTS.values()),
-    *((text, MAP, constants) for text, constants in MAXIMA.values()),
+    *((text, MAP, constants) for text, constants in (MAXIMA | RESIZED).values()),
 ]
 
 
-@pytest.mark.parametrize(("text", "given", "constants"), CASES, ids=[*NORMS, *PRODUCTS, *MAXIMA])
+@pytest.mark.parametrize(("text", "given", "constants"), CASES, ids=[*NORMS, *PRODUCTS, *MAXIMA, *RESIZED])
 def test_it_runs_and_is_near(text: str, given: str, constants: dict[str, np.ndarray], tmp_path: Path) -> None:
     data, samples = model(text, given, **constants), {"x": values(given)}
     given_model = onnx.load_from_string(data)

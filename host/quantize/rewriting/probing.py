@@ -10,7 +10,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from ...model.runtime import RUNTIME_ERRORS, plain_session
-from .float_graph import FloatGraph
+from .float_graph import FloatGraph, given
 
 Matrix = npt.NDArray[np.float64]
 #: A function of feature maps: float32[1, channels, ...] to float32[1, channels, ...].
@@ -60,13 +60,25 @@ def matrices_of(run: Run, sizes: Sequence[int], target: Sequence[int]) -> list[M
 
 def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None:
     """The operator on any number of channels; None if ONNX Runtime does not run it."""
-    copied, tensors = onnx.NodeProto(), []
+    copied, tensors, attributes = onnx.NodeProto(), [], given(node)
+    axes = named if isinstance(named := attributes.get("axes"), list) else None
     copied.CopyFrom(node)
     copied.input[0], copied.output[0] = "probe", "found"
+    if axes is not None:
+        # Sizes and scales are given for all axes.
+        if attributes.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+            return None
+        kept = [item for item in copied.attribute if item.name not in ("axes", "keep_aspect_ratio_policy")]
+        del copied.attribute[:]
+        copied.attribute.extend(kept)
     for at, name in enumerate(node.input[1:], 1):
         if name in graph.constants and graph.constants[name].size:
             values = graph.constants[name]
             is_sizes = at == 3
+            if axes is not None and at == 2:
+                every = np.ones(2 + len(target), np.float32)
+                every[[axis % len(every) for axis in axes]] = values
+                values = every
             tensors.append((name, None if is_sizes else values))
         elif name and at < 3:
             copied.input[at] = ""
