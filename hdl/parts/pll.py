@@ -89,10 +89,11 @@ class Dividers:
         exact = [one for one in possible if one.output_hz == output_hz]
         if exact:
             return min(exact, key=lambda one: (one.reference, not one.is_in_loop, abs(one.vco_hz - _MIDDLE_HZ)))
-        made = {one.output_hz for one in possible}
+        # Clocks are asked for in whole Hz.
+        made = {int(one.output_hz) for one in possible if one.output_hz.denominator == 1}
         below = max((one for one in made if one < output_hz), default=None)
         above = min((one for one in made if one > output_hz), default=None)
-        near = " or ".join(f"{float(one) / _MHZ:.3f} MHz" for one in (below, above) if one is not None)
+        near = " or ".join(f"{one / _MHZ:.10g} MHz" for one in (below, above) if one is not None)
         raise ValueError(
             f"output_hz must be a clock that a PLL makes of {input_hz / _MHZ:g} MHz, such as {near}, not {output_hz}"
         )

@@ -68,8 +68,8 @@ def quantize(
     quantised = static_quantisation.quantize_checked(
         prepared, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
-    write_whole(target, quantised.data)
-    opened = Model(quantised.data)
+    opened = quantised.model
+    write_whole(target, opened.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
     text, values = _quantised(target, quantised, errors, parts)
     if was_half:
@@ -96,7 +96,7 @@ def _quantised(
 ) -> tuple[list[str], dict[str, Any]]:
     """What was rewritten and quantised, and how well."""
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
-    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.data), "relative_errors": errors}
+    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.model.data), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
     values["rewritten"] = [
         {"node": one.label, "as": one.rewriting.title, "change": one.rewriting.change} for one in quantised.rewritten
@@ -104,7 +104,7 @@ def _quantised(
     values["rewritten_difference"] = quantised.difference
     text = [
         *_rewritten_text(quantised),
-        f"{target}: {len(quantised.data):,} bytes, calibrated with {count} samples",
+        f"{target}: {len(quantised.model.data):,} bytes, calibrated with {count} samples",
         *(
             f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
             for name, error in errors.items()

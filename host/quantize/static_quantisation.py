@@ -45,8 +45,8 @@ class Quantised:
 
     Attributes
     ----------
-    data : bytes
-        The quantised ONNX file.
+    model : Model
+        The quantised network.
     prepared : ModelProto
         The float model that was quantised, after it was rewritten.
     rewritten : list of Rewritten
@@ -54,7 +54,7 @@ class Quantised:
         Of the outputs of ``prepared`` from those of the float model, relative, on one sample.
     """
 
-    data: bytes
+    model: Model
     prepared: onnx.ModelProto
     rewritten: list[Rewritten]
     difference: float
@@ -103,7 +103,7 @@ def quantize(
     model = read_float_model(file, name)
     check_samples(file, samples, origin)
     check_batch(file, samples, name)
-    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).data
+    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).model.data
 
 
 def quantize_checked(
@@ -128,11 +128,11 @@ def quantize_checked(
         found = _quantised(model, names.of_tensors(samples), name, names.of_tensors(overrides), progress)
     except ModelError as error:
         raise ModelError(names.told(str(error))) from error
-    quantised = onnx.load_from_string(found.data)
+    quantised = found.model.copy()
     names.restore(found.prepared, quantised)
     free_batch(quantised, batches, samples)
     rewritten = [replace(one, label=names.told(one.label)) for one in found.rewritten]
-    return replace(found, data=quantised.SerializeToString(), rewritten=rewritten)
+    return replace(found, model=Model.written(quantised), rewritten=rewritten)
 
 
 def _quantised(
@@ -161,7 +161,7 @@ def _quantised(
             nodes_to_exclude=[*pointwise_nodes(prepared)],
             extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": given},
         )
-        return Quantised(target.read_bytes(), prepared, rewritten, difference)
+        return Quantised(Model(target.read_bytes()), prepared, rewritten, difference)
 
 
 def _check_rewritten(
