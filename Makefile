@@ -43,13 +43,13 @@ test: check
 test-train: .venv/installed-train
 	$(PYTEST) cocotb_tests/train $(PYTEST_OPTIONS)
 
-check: .venv/installed
+check: .venv/installed-test
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	@mkdir -p .venv/types && ln -sfn ../.. .venv/types/lutterfly
 	$(BIN)/mypy
 
-cocotb: .venv/installed-synth
+cocotb: .venv/installed-test .venv/installed-synth
 	$(PYTEST) --simulator=verilator -m cocotb -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) $(PYTEST_OPTIONS)
 
 # Components run in Verilator here. A share has all that `make test` does not do, except the few tests that take longest.
@@ -59,7 +59,7 @@ regress: check .venv/installed-synth browser
 	    $(if $(SHARE),-m "(regress or cocotb) and not long" --share=$(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
-mutations: .venv/installed-synth .venv/installed-train
+mutations: .venv/installed-test .venv/installed-synth .venv/installed-train
 	$(BIN)/python -m tools.mutation --jobs $(JOBS) $(MUTATIONS)
 
 synth: .venv/installed-synth
@@ -93,17 +93,24 @@ browser:
 
 # Order-only: the check runs every time, and does not by itself cause a new installation.
 .venv/installed: pyproject.toml | requirements
-	@echo "Setting up .venv: about a minute, once"
+	@echo "Setting up .venv: half a minute, once"
+	@$(PYTHON) -m venv .venv
+	@$(PIP_INSTALL) --editable '.[report]'
+	@touch $@
+
+# All at once, also where the above is there: less is looked up than one after the other.
+.venv/installed-test: pyproject.toml | requirements
+	@echo "Setting up .venv for tests: about a minute, once"
 	@$(PYTHON) -m venv .venv
 	@$(PIP_INSTALL) --editable '.[test]'
-	@touch $@
+	@touch .venv/installed $@
 
 .venv/installed-synth: pyproject.toml .venv/installed
 	@$(PIP_INSTALL) --editable '.[synth,board]'
 	@touch $@
 
 # PyTorch first and alone, so that what needs it is content with the version that is there.
-.venv/installed-train: pyproject.toml .venv/installed
+.venv/installed-train: pyproject.toml .venv/installed-test
 	@echo "Setting up PyTorch in .venv: a minute or two, once"
 	@$(PIP_INSTALL) '$(TORCH)'
 	@$(PIP_INSTALL) --editable '.[train]'
