@@ -87,7 +87,7 @@ def test_what_can_be_made_is_found(oscillator: int, dividers: tuple[int, int, in
         (
             25 * MHZ,
             48 * MHZ,
-            r"^output_hz must be a clock that a PLL makes of 25 MHz, such as 47\.65625 MHz or 48\.4375 MHz, not 48000000$",
+            r"^output_hz must be a clock that a PLL makes of 25 MHz, such as 47\.65625 MHz or 48\.4375 MHz, not 48\d+$",
         ),
     ],
 )
