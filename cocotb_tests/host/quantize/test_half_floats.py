@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -16,7 +15,10 @@ from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.half_floats import in_float32
 from lutterfly.host.quantize.static_quantisation import quantize
 
-KINDS = {"float16": (np.float16, TensorProto.FLOAT16), "bfloat16": (ml_dtypes.bfloat16, TensorProto.BFLOAT16)}
+KINDS = {
+    name: (helper.tensor_dtype_to_np_dtype(kind), kind)
+    for name, kind in (("float16", TensorProto.FLOAT16), ("bfloat16", TensorProto.BFLOAT16))
+}
 
 
 def model(kind: str, *, outside: int | None = None) -> bytes:
