@@ -131,6 +131,13 @@ def test_what_is_another_thing_is_left(text: str, tmp_path: Path) -> None:
     assert not any("written out" in one.rewriting.title for one in found)
 
 
+def test_a_difference_that_is_an_output_stays_one(tmp_path: Path) -> None:
+    given_model = onnx.load_from_string(model(NORMS["PyTorch"], ROWS, **NORM))
+    given_model.graph.output.append(onnx.helper.make_tensor_value_info("d", onnx.TensorProto.FLOAT, ["n", 7, 8]))
+    prepared, _ = prepare(given_model, "net", tmp_path)
+    assert any("d" in node.output for node in prepared.graph.node)
+
+
 @pytest.mark.parametrize(
     ("text", "constants"),
     [

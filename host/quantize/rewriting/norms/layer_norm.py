@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from onnx import NodeProto, helper
 
@@ -47,31 +49,37 @@ LAYER_NORMALISATION = Rewriting(
 )
 
 
+class _Written(NamedTuple):
+    """A layer normalisation that is written out: of what, with what, and all nodes that do it, in order."""
+
+    source: str
+    factor: np.ndarray
+    offset: np.ndarray
+    epsilon: float
+    nodes: list[NodeProto]
+
+
 def _spell_spelled(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     """As PyTorch below operator set 17, Paddle, TensorFlow and JAX write it, from the mean on."""
     found = _written_out(graph, node)
     if found is None:
         return None
-    source, factor, offset, epsilon, nodes = found
-    channels, target = graph.shapes[source][-1], nodes[-1].output[0]
+    channels, target = graph.shapes[found.source][-1], found.nodes[-1].output[0]
     operands = [
         graph.constant(f"{target}_{name}", np.broadcast_to(values.reshape(-1), channels))
-        for name, values in (("scale", factor), ("offset", offset))
+        for name, values in (("scale", found.factor), ("offset", found.offset))
     ]
-    whole = helper.make_node(
-        "LayerNormalization", [source, *operands], [target], node.name, axis=-1, epsilon=float(epsilon.reshape(()))
-    )
+    inputs = [found.source, *operands]
+    whole = helper.make_node("LayerNormalization", inputs, [target], node.name, axis=-1, epsilon=found.epsilon)
     made = _spell(graph, whole)
     if made is not None:
-        for other in nodes[1:]:
+        for other in found.nodes[1:]:
             graph.drop(other)
     return made
 
 
-def _written_out(
-    graph: FloatGraph, node: NodeProto
-) -> tuple[str, np.ndarray, np.ndarray, np.ndarray, list[NodeProto]] | None:
-    """What is normalised, factors, offsets and epsilon, and all nodes that do it, in order."""
+def _written_out(graph: FloatGraph, node: NodeProto) -> _Written | None:
+    """What begins with this mean, if it is a layer normalisation of which nothing is read on the way."""
     source = node.input[0]
     difference = _only(graph, node.output[0], "Sub")
     if not _is_of_last_axis(graph, node) or difference is None or list(difference.input) != [source, node.output[0]]:
@@ -94,7 +102,7 @@ def _written_out(
     operands = [centred, factor_of]
     if quotient is None or [*quotient.input] not in (operands, operands[::-1] if reciprocal else operands):
         return None
-    if len(graph.readers(centred)) != 2:
+    if len(graph.readers(centred)) != 2 or graph.is_output(centred):
         return None
     nodes.append(quotient)
     factor, offset = np.ones(1), np.zeros(1)
@@ -106,7 +114,7 @@ def _written_out(
     bias = total and _other(graph, total, nodes[-1].output[0])
     if bias is not None and _is_of_channels(graph, bias, source):
         nodes, offset = [*nodes, total], bias
-    return source, factor, offset, epsilon, nodes
+    return _Written(source, factor, offset, float(epsilon.reshape(())), nodes)
 
 
 def _only(graph: FloatGraph, name: str, operator: str) -> NodeProto | None:
