@@ -35,7 +35,8 @@ def model(text: str, given: str, **constants: np.ndarray) -> bytes:
 
 def values(given: str) -> np.ndarray:
     sizes = [int(size) for size in given[given.index("n") + 2 : given.index("]")].split(",")]
-    return RNG.normal(size=(12, *sizes)).astype(np.float32)
+    # Of its own: which tests ran before must not matter.
+    return np.random.default_rng(7).normal(size=(12, *sizes)).astype(np.float32)
 
 
 def normalised(middle: str, end: str = "q = Mul(p, g) z = Add(q, b)") -> str:
