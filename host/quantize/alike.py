@@ -32,14 +32,27 @@ def common_ranges(
     names = [name for group in present for name in group]
     if not names:
         return {}
+    ends = ranges(model, samples, names)
+    found = {}
+    for group in filter(None, present):
+        least, greatest = zip(*(ends[name] for name in group), strict=True)
+        found |= {name: range_override(min(least), max(greatest)) for name in group}
+    return found
+
+
+def ranges(
+    model: onnx.ModelProto, samples: Mapping[str, np.ndarray], names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """The least and the greatest value that tensors of a float model have for samples."""
     session = plain_session(expose(model, names))
     least, greatest = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
     for index in range(sample_count(samples)):
         feeds = {name: array[index : index + 1] for name, array in samples.items()}
         for name, values in zip(names, session.run(names, feeds), strict=True):
             least[name], greatest[name] = min(least[name], values.min()), max(greatest[name], values.max())
-    found = {}
-    for group in filter(None, present):
-        ends = {"rmin": min(least[name] for name in group), "rmax": max(greatest[name] for name in group)}
-        found |= {name: [{key: np.array(end, np.float32) for key, end in ends.items()}] for name in group}
-    return found
+    return {name: (float(least[name]), float(greatest[name])) for name in names}
+
+
+def range_override(least: float, greatest: float) -> list[dict[str, Any]]:
+    """What onnxruntime.quantization takes as the range of a tensor."""
+    return [{"rmin": np.array(least, np.float32), "rmax": np.array(greatest, np.float32)}]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from onnx import numpy_helper
 from onnxruntime import quantization
 
 from ..files.progress import Progress, silent
@@ -22,6 +23,7 @@ from .alike import common_ranges
 from .batch import check_batch, dynamic_batches, free_batch
 from .float_model import check_samples, prepare, read_float_model
 from .half_floats import in_float32
+from .masks import bound_masks
 from .names import Names
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
@@ -146,8 +148,11 @@ def _quantised(
         folder = Path(temporary)
         (prepared, rewritten), target = prepare(model, name, folder), folder / "quantised.onnx"
         groups = [group for one in rewritten for group in one.alike]
-        difference = _check_rewritten(model, prepared, samples, name)
-        given = around_zero(prepared, common_ranges(prepared, samples, groups)) | _overrides(overrides)
+        uncut = {key: value for one in rewritten for key, value in one.uncut.items()}
+        difference = _check_rewritten(model, prepared, uncut, samples, name)
+        known = bound_masks(prepared, samples, [mask for one in rewritten for mask in one.masks])
+        known |= common_ranges(prepared, samples, groups)
+        given = around_zero(prepared, known) | _overrides(overrides)
         quantization.quantize_static(
             # Its constants of a kilobyte or more are moved to a file that is gone afterwards.
             copy.deepcopy(prepared),
@@ -165,16 +170,30 @@ def _quantised(
 
 
 def _check_rewritten(
-    model: onnx.ModelProto, prepared: onnx.ModelProto, samples: Mapping[str, np.ndarray], name: str
+    model: onnx.ModelProto,
+    prepared: onnx.ModelProto,
+    uncut: Mapping[str, float],
+    samples: Mapping[str, np.ndarray],
+    name: str,
 ) -> float:
+    """How far the rewritten model is from the float model, which must be by no more than rounding.
+
+    What int8 cuts off in any case is compared as well: with the values of ``uncut``.
+    """
     first = {key: array[:1] for key, array in samples.items()}
-    errors = relative_errors(Model.written(model), Model.written(prepared), first)
+    whole = copy.deepcopy(prepared)
+    for tensor in whole.graph.initializer:
+        if tensor.name in uncut:
+            tensor.CopyFrom(numpy_helper.from_array(np.array(uncut[tensor.name], np.float32), tensor.name))
+    errors = relative_errors(Model.written(model), Model.written(whole), first)
     for output, error in errors.items():
         if error > _ROUNDING:
             raise ModelError(
                 f"{name}: output '{output}' of the rewritten float model is {error:.2%} from the float model's, which "
                 "is no rounding; report the model as one that `lutterfly quantize` rewrites wrongly"
             )
+    if uncut:
+        errors = relative_errors(Model.written(model), Model.written(prepared), first)
     return max(errors.values(), default=0.0)
 
 

@@ -67,7 +67,8 @@ SPLIT = ["Reshape", "Transpose", "Reshape"]
 ACROSS = ["Transpose", "Conv", "Transpose"]
 TURNED = ["Transpose", "Reshape"]
 GROUP_MEAN = ["GlobalAveragePool", "Conv"]
-SOFTMAX = ["Reshape", "MaxPool", "Sub", "Clip", "Exp", "GlobalAveragePool", "Reciprocal", "Mul", "Mul", "Reshape"]
+CUT = ["Clip", "Exp", "Greater", "Where"]
+SOFTMAX = ["Reshape", "MaxPool", "Sub", *CUT, "GlobalAveragePool", "Reciprocal", "Mul", "Mul", "Reshape"]
 
 CASES: dict[str, tuple[Steps, list[str]]] = {
     # Averages.

@@ -9,7 +9,7 @@ import onnx
 
 from .affine import AFFINE
 from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
-from .float_graph import FloatGraph, Rewriting, Rewritten
+from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
 from .gathered import GATHERED
 from .last_axis import LAST_AXIS
 from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES
@@ -23,7 +23,7 @@ from .resampling import RESAMPLING
 from .transposed import TRANSPOSED
 from .wide_products import WIDE_PRODUCT
 
-__all__ = ["RECURRENT", "REWRITINGS", "Rewriting", "Rewritten", "rewrite"]
+__all__ = ["RECURRENT", "REWRITINGS", "Mask", "Rewriting", "Rewritten", "rewrite"]
 
 REWRITINGS: tuple[Rewriting, ...] = (
     EINSUM,
@@ -60,8 +60,10 @@ def rewrite(model: onnx.ModelProto) -> list[Rewritten]:
                 continue
             made = rewriting.spell(graph, node) if node.op_type in rewriting.operators else None
             if made is not None:
-                found.append(Rewritten(f"{node.op_type} '{node.name}'", rewriting, graph.alike))
-                graph.alike = []
+                found.append(
+                    Rewritten(f"{node.op_type} '{node.name}'", rewriting, graph.alike, graph.uncut, graph.masks)
+                )
+                graph.alike, graph.uncut, graph.masks = [], {}, []
             nodes += [node] if made is None else made
         if len(found) > count:
             del model.graph.node[:]

@@ -34,6 +34,24 @@ class Rewriting:
 
 
 @dataclass(frozen=True)
+class Mask:
+    """A constant that is added to scores, and takes some out of a softmax.
+
+    Attributes
+    ----------
+    constant : str
+        Zero, or so far below it that an exponential is nothing.
+    scores, total, greatest : str
+        Tensors: what it is added to, their sum, and the greatest of each row of this.
+    """
+
+    constant: str
+    scores: str
+    total: str
+    greatest: str
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """A node that was rewritten.
 
@@ -44,11 +62,16 @@ class Rewritten:
     rewriting : Rewriting
     alike : list of list of str
         Tensors of which those of a list are to have one scale.
+    uncut : dict of str to float
+        Constants that cut off what is less than half a code, and the value of each with which nothing is cut off.
+    masks : list of Mask
     """
 
     label: str
     rewriting: Rewriting
     alike: list[list[str]] = field(default_factory=list)
+    uncut: dict[str, float] = field(default_factory=dict)
+    masks: list[Mask] = field(default_factory=list)
 
 
 class FloatGraph:
@@ -63,6 +86,10 @@ class FloatGraph:
         Of tensors; dimensions that are not fixed are 0.
     alike : list of list of str
         Where a rewriting notes which tensors are to have one scale.
+    uncut : dict of str to float
+        Where it notes which constants cut something off, see :class:`Rewritten`.
+    masks : list of Mask
+        Where it notes those that were added.
     opsets : list of OperatorSetIdProto
     ir_version : int
         Those of the model.
@@ -78,6 +105,8 @@ class FloatGraph:
         }
         self.opsets, self.ir_version = list(model.opset_import), model.ir_version
         self.alike: list[list[str]] = []
+        self.uncut: dict[str, float] = {}
+        self.masks: list[Mask] = []
         self._model = model
         self._outputs = {value.name for value in graph.output}
         self._makers = {name: node for node in self.nodes for name in node.output}
