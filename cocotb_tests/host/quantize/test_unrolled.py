@@ -219,10 +219,6 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
         {"is_computed": "R"},
         "LSTM 'cell': its weights must be constants, and are computed; export them as they are",
     ),
-    "states": (
-        {"is_computed": "c", "states": 0.5},
-        "LSTM 'cell': its initial state 'c' must be constant, and is computed; export the network with states of zero",
-    ),
     "steps": (
         {"steps": 257},
         "LSTM 'cell': steps must be at most 256, not 257; cut or pool the sequence in front",

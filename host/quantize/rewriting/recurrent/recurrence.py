@@ -22,6 +22,10 @@ _DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, T
 _MOST_STEPS = 256
 
 
+#: A tensor, or values that are known.
+Value = str | Float64
+
+
 @dataclass(frozen=True)
 class Direction:
     """One pass over the steps.
@@ -34,8 +38,8 @@ class Direction:
         Weights of each gate: of what is read, and of the state.
     offsets, state_offsets : dict of str to float64[hidden]
         What is added to either.
-    state, cell : float64[hidden]
-        At the start; a GRU has no cell.
+    state, cell : float64[hidden] or str
+        At the start, as values or as a tensor; zero where it is computed, see :class:`Recurrence`; a GRU has no cell.
     """
 
     is_reverse: bool
@@ -43,8 +47,8 @@ class Direction:
     states: dict[str, Float64]
     offsets: dict[str, Float64]
     state_offsets: dict[str, Float64]
-    state: Float64
-    cell: Float64
+    state: Value
+    cell: Value
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,8 @@ class Recurrence:
     resets_behind : bool
         Whether a GRU's reset gate multiplies the product with the state, instead of the state: as in PyTorch.
     directions : list of Direction
+    starts : dict of str to str
+        The tensors of state and cell at the start that are computed, for all directions; empty where they are known.
     """
 
     is_lstm: bool
@@ -67,6 +73,7 @@ class Recurrence:
     hidden: int
     resets_behind: bool
     directions: list[Direction]
+    starts: dict[str, str]
 
 
 def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
@@ -85,15 +92,16 @@ def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
     gates = _GATES[node.op_type]
     empty = np.zeros((count, 2 * len(gates) * hidden))
     added = graph.constants[operands[3]].astype(np.float64) if operands[3] else empty
-    states = [_start(graph, node, name, (count, hidden)) for name in operands[5:7]]
+    states = [_start(graph, name, (count, hidden)) for name in operands[5:7]]
     found = []
     for at, is_reverse in enumerate(_DIRECTIONS[attributes.get("direction", b"forward").decode()]):
         parts = (weights[at], recurrent[at], *np.split(added[at], 2))
         named = [dict(zip(gates, np.split(part, len(gates)), strict=True)) for part in parts]
         found.append(Direction(is_reverse, *named, states[0][at], states[1][at]))
-    return Recurrence(
-        node.op_type == "LSTM", steps, inputs, hidden, bool(attributes.get("linear_before_reset", 0)), found
-    )
+    resets_behind = bool(attributes.get("linear_before_reset", 0))
+    computed = ["" if name in graph.constants else name for name in operands[5:7]]
+    starts = dict(zip(("state", "cell"), computed, strict=True))
+    return Recurrence(node.op_type == "LSTM", steps, inputs, hidden, resets_behind, found, starts)
 
 
 def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
@@ -120,12 +128,5 @@ def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
             raise ModelError(f"{label}: {complaint}")
 
 
-def _start(graph: FloatGraph, node: NodeProto, name: str, shape: tuple[int, int]) -> Float64:
-    if not name:
-        return np.zeros(shape)
-    if name not in graph.constants:
-        raise ModelError(
-            f"{node.op_type} '{node.name}': its initial state '{name}' must be constant, and is computed; "
-            "export the network with states of zero"
-        )
-    return graph.constants[name].astype(np.float64).reshape(shape)
+def _start(graph: FloatGraph, name: str, shape: tuple[int, int]) -> Float64:
+    return graph.constants[name].astype(np.float64).reshape(shape) if name in graph.constants else np.zeros(shape)

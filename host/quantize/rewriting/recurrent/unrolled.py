@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from onnx import NodeProto, helper
 
 from ..float_graph import FloatGraph, Rewriting
 from ..norms.normalisation import Float64
-from .recurrence import RECURRENT, Direction, Recurrence, recurrence
+from .recurrence import RECURRENT, Direction, Recurrence, Value, recurrence
 from .row_order import follow, unmoved
-
-#: A tensor, or values that are known.
-Value = str | Float64
 
 #: What has the scale of another tensor, so that all gates are added up, and opened, with the same tables.
 _SAME = {
@@ -153,8 +152,14 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     made = [helper.make_node("Reshape", [source, shape], [f"{name}_rows"], f"{node.name}_rows")]
     alike: dict[str, list[str]] = {}
     states, last, cells = [], [], []
-    for at, direction in enumerate(of.directions):
-        write = _Writer(graph, node, f"{name}_{at}", alike)
+    starts = {role: _computed_start(graph, node, of, name, role) for role in ("state", "cell")}
+    for role, (parts, nodes, moves) in starts.items():
+        made += nodes
+        passed += moves
+        alike.setdefault(role, []).extend(parts)
+    for at, each in enumerate(of.directions):
+        given = {role: parts[at] for role, (parts, *_) in starts.items() if parts}
+        direction, write = replace(each, **given), _Writer(graph, node, f"{name}_{at}", alike)
         found, cell = _states(write, of, direction, f"{name}_rows")
         made += write.made
         states.append(found)
@@ -170,6 +175,25 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         graph.drop(other)
     graph.alike += alike.values()
     return made
+
+
+def _computed_start(
+    graph: FloatGraph, node: NodeProto, of: Recurrence, name: str, role: str
+) -> tuple[list[str], list[NodeProto], list[NodeProto]]:
+    """A computed state at the start as a vector for each direction: these, what makes them, and what it replaces."""
+    given, count = of.starts[role], len(of.directions)
+    if not given:
+        return [], [], []
+    source, passed = unmoved(graph, given)
+    start = f"{name}_{role}_start"
+    shape = graph.constant(f"{start}_shape", np.array([1, count * of.hidden], np.int64))
+    made = [helper.make_node("Reshape", [source, shape], [start], f"{node.name}_{role}_start")]
+    if count == 1:
+        return [start], made, passed
+    parts = [f"{start}_{at}" for at in range(count)]
+    sizes = graph.constant(f"{start}_sizes", np.full(count, of.hidden))
+    made.append(helper.make_node("Split", [start, sizes], parts, f"{node.name}_{role}_starts", axis=1))
+    return parts, made, passed
 
 
 def _joined(
