@@ -59,10 +59,11 @@ def _open_float(
 ) -> onnxruntime.InferenceSession:
     """The float model in ONNX Runtime, if it takes the inputs of the int8 model, and tells as many classes apart."""
     from ..model.runtime import RUNTIME_ERRORS, open_with, reason_of, session_options
+    from ..model.whole_samples import with_axis
     from ..session.accuracy import class_count
 
-    file = read_model_file(path)
     try:
+        file = with_axis(read_model_file(path))
         opened, (inputs, outputs) = open_with(file.data, session_options(qdq=False)), describe_model(file)
     except RUNTIME_ERRORS as error:
         raise ValueError(

@@ -42,6 +42,7 @@ def quantize(
     """Quantise a float model, and say whether the accelerator runs the result."""
     from ..model.mac_share import mac_share
     from ..model.runtime import silence_others
+    from ..model.whole_samples import with_axis
     from ..quantize import float_model, static_quantisation
     from ..quantize.batch import check_batch
     from ..quantize.calibration import split
@@ -59,17 +60,18 @@ def quantize(
             raise ValueError(f"output must be another file than {kind}, not {target}")
     file, was_half, (samples, *rest) = in_float32(file, str(model), samples, others)
     others = rest[0] if rest else None
+    file = with_axis(file)
     prepared = float_model.read_float_model(file, str(model))
-    float_model.check_samples(file, samples, str(calibrate))
+    samples = float_model.check_samples(file, samples, str(calibrate))
     check_batch(file, samples, str(model))
     if others is not None:
-        float_model.check_samples(file, others, str(test))
+        others = float_model.check_samples(file, others, str(test))
     parts = split(samples, others, str(calibrate))
     quantised = static_quantisation.quantize_checked(
         prepared, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
     opened = quantised.model
-    write_whole(target, opened.data)
+    write_whole(target, quantised.file.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
     text, values = _quantised(target, quantised, errors, parts)
     if was_half:
@@ -96,7 +98,7 @@ def _quantised(
 ) -> tuple[list[str], dict[str, Any]]:
     """What was rewritten and quantised, and how well."""
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
-    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.model.data), "relative_errors": errors}
+    values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.file.data), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
     values["rewritten"] = [
         {"node": one.label, "as": one.rewriting.title, "change": one.rewriting.change} for one in quantised.rewritten
@@ -104,7 +106,7 @@ def _quantised(
     values["rewritten_difference"] = quantised.difference
     text = [
         *_rewritten_text(quantised),
-        f"{target}: {len(quantised.model.data):,} bytes, calibrated with {count} samples",
+        f"{target}: {len(quantised.file.data):,} bytes, calibrated with {count} samples",
         *(
             f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
             for name, error in errors.items()

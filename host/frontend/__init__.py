@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..graph import Graph
 from ..graph.describe import Row, describe
 from ..model.model import Model
+from ..model.whole_samples import with_axis
 from .building.build import Build
 from .building.elements import settle_inputs, settle_output
 from .floats.float_sums import read_float_product
@@ -72,6 +73,7 @@ def import_model(model: bytes | Model, name: str = "model") -> Graph:
     """
     model = Model.of(model)
     check_file(model, name)
+    model = with_axis(model)
     state = _State(parse(rewrite(model, name), name))
     for _, run in PASSES:
         run(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,6 +11,9 @@ import numpy as np
 
 if TYPE_CHECKING:
     from .model import Model
+
+#: Names the inputs and outputs that got an axis for samples, see :mod:`.whole_samples`.
+WHOLE_KEY = "lutterfly.whole"
 
 _NUMPY_TYPES = {
     "tensor(float)": "float32",
@@ -30,11 +34,14 @@ class TensorInfo:
         A dimension that is not fixed has its name, or None.
     type : str
         As ONNX Runtime spells it, for example ``tensor(float)``.
+    is_whole : bool
+        Whether a sample is the whole tensor, whose first axis is none of samples, see :mod:`.whole_samples`.
     """
 
     name: str
     shape: list[int | str | None]
     type: str
+    is_whole: bool = False
 
     @property
     def dtype(self) -> np.dtype:
@@ -43,8 +50,15 @@ class TensorInfo:
 
     @property
     def sample_shape(self) -> tuple[int, ...]:
-        """The shape after the batch axis; dimensions that are not fixed count as 1."""
-        return tuple(size if isinstance(size, int) else 1 for size in self.shape[1:])
+        """The shape of one sample, after the batch axis if there is one; dimensions that are not fixed count as 1."""
+        sizes = tuple(size if isinstance(size, int) else 1 for size in self.shape)
+        return sizes if self.is_whole else sizes[1:]
+
+    def with_samples(self, array: np.ndarray) -> np.ndarray:
+        """An array whose first axis counts samples: of whole ones that are given alone, or one after the other."""
+        shape = self.sample_shape
+        is_flat = self.is_whole and isinstance(array, np.ndarray) and array.shape[1:] == shape[1:]
+        return array.reshape(-1, *shape) if is_flat and array.size and len(array) % shape[0] == 0 else array
 
 
 def sample_count(arrays: Mapping[str, np.ndarray]) -> int:
@@ -71,8 +85,12 @@ def describe_model(model: Model) -> tuple[list[TensorInfo], list[TensorInfo]]:
     from .runtime import open_with, plain_options  # noqa: PLC0415
 
     session = open_with(model.data, plain_options())
+    whole = json.loads(session.get_modelmeta().custom_metadata_map.get(WHOLE_KEY, "[]"))
     infos = [
-        [TensorInfo(value.name, value.shape, value.type) for value in values]
+        [
+            TensorInfo(value.name, value.shape[value.name in whole :], value.type, value.name in whole)
+            for value in values
+        ]
         for values in (session.get_inputs(), session.get_outputs())
     ]
     return infos[0], infos[1]
@@ -94,7 +112,7 @@ def check_feeds(inputs: Sequence[TensorInfo], feeds: Mapping[str, np.ndarray]) -
         if name not in feeds:
             raise ValueError(f"input {name} must be given, and is missing")
         check_feed(info, feeds[name])
-    batches = {name: len(array) for name, array in feeds.items()}
+    batches = {name: len(known[name].with_samples(array)) for name, array in feeds.items()}
     if len(set(batches.values())) > 1:
         raise ValueError(f"the batches of all inputs must be equal, not {batches}")
     return next(iter(batches.values()))
@@ -111,6 +129,7 @@ def check_feed(info: TensorInfo, array: np.ndarray) -> None:
     if not isinstance(array, np.ndarray) or array.dtype != info.dtype:
         found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
         raise TypeError(f"input {info.name} must be an array of {info.dtype}, not {found}")
-    if array.ndim != len(info.shape) or array.shape[1:] != info.sample_shape or not len(array):
+    array = info.with_samples(array)
+    if array.ndim != 1 + len(info.sample_shape) or array.shape[1:] != info.sample_shape or not len(array):
         shape = ", ".join(map(str, ("batch", *info.sample_shape)))
         raise ValueError(f"input {info.name} must have the shape [{shape}], not {list(array.shape)}")

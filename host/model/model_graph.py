@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import onnx
 
@@ -72,3 +72,45 @@ def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
 def computed_tensors(model: onnx.ModelProto) -> list[str]:
     """Names of everything that the nodes of the model compute, in order."""
     return [name for node in model.graph.node for name in node.output if name]
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """The name, or one made of it that is not taken; it is then."""
+    chosen = name
+    number = 0
+    while chosen in taken:
+        number += 1
+        chosen = f"{name}_{number}"
+    taken.add(chosen)
+    return chosen
+
+
+def tensor_names(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names of the tensors of a graph, not of those within it; some several times."""
+    for values in (graph.input, graph.initializer, graph.output, graph.value_info):
+        yield from (value.name for value in values if value.name)
+    yield from (value.values.name for value in graph.sparse_initializer)
+    for node in graph.node:
+        yield from (name for name in (*node.input, *node.output) if name)
+
+
+def rename_tensors(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
+    """Rename tensors in a graph and in those within it, which read them too."""
+    for values in (graph.input, graph.initializer, graph.output, graph.value_info):
+        for value in values:
+            value.name = names.get(value.name, value.name)
+    for value in graph.sparse_initializer:
+        value.values.name = names.get(value.values.name, value.values.name)
+    del graph.quantization_annotation[:]
+    for node in graph.node:
+        for tensors in (node.input, node.output):
+            tensors[:] = [names.get(name, name) for name in tensors]
+        for inner in _graphs(node):
+            rename_tensors(inner, names)
+
+
+def _graphs(node: onnx.NodeProto) -> Iterable[onnx.GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.g
+        yield from attribute.graphs

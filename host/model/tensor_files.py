@@ -77,7 +77,7 @@ def load_samples(path: Path, infos: Sequence[TensorInfo]) -> dict[str, np.ndarra
         raise ValueError(f"{path}: {error}; the model takes {', '.join(wanted)}") from error
     for name, array in feeds.items():
         _check_finite(str(path), name, array)
-    return feeds
+    return {info.name: info.with_samples(feeds[info.name]) for info in infos}
 
 
 def load_labels(path: Path, samples: int, classes: int) -> npt.NDArray[np.int64]:

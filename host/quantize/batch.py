@@ -18,7 +18,7 @@ from ..model.runtime import RUNTIME_ERRORS
 _ROUNDING = 1e-3
 _REMEDY = (
     "export the model with the samples first and a fixed length, such as [batch, time, features] (PyTorch: "
-    "batch_first=True)"
+    "batch_first=True), or with all sizes fixed, such as [20, 1, features], which are one sample then"
 )
 
 

@@ -26,21 +26,23 @@ _OPSET = 13
 _COORDINATES = 11
 
 
-def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) -> None:
-    """Check samples for a model.
+def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) -> dict[str, np.ndarray]:
+    """Check samples for a model; gives them with the first axis counting them.
 
     Raises
     ------
     ValueError
         If a name, a shape, a type or a value is wrong.
     """
+    inputs = describe_model(model)[0]
     try:
-        check_feeds(describe_model(model)[0], samples)
+        check_feeds(inputs, samples)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{origin}: {error}") from error
     for input_name, array in samples.items():
         if not np.isfinite(array).all():
             raise ValueError(f"{origin}: input {input_name} must be finite in all samples, and is not")
+    return {info.name: info.with_samples(samples[info.name]) for info in inputs}
 
 
 def read_float_model(file: Model, name: str) -> onnx.ModelProto:

@@ -19,6 +19,7 @@ from ..frontend import ModelError
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
+from ..model.whole_samples import mark, with_axis, without_axis
 from .alike import common_ranges
 from .batch import check_batch, dynamic_batches, free_batch
 from .float_model import check_samples, prepare, read_float_model
@@ -48,7 +49,9 @@ class Quantised:
     Attributes
     ----------
     model : Model
-        The quantised network.
+        The quantised network, whose samples stand along the first axis, see :mod:`~lutterfly.host.model.whole_samples`.
+    file : Model
+        The same in the form of the float model's file.
     prepared : ModelProto
         The float model that was quantised, after it was rewritten.
     rewritten : list of Rewritten
@@ -57,6 +60,7 @@ class Quantised:
     """
 
     model: Model
+    file: Model
     prepared: onnx.ModelProto
     rewritten: list[Rewritten]
     difference: float
@@ -102,10 +106,11 @@ def quantize(
         If a name, a shape, a type or a value of the samples is wrong.
     """
     file, _, (samples,) = in_float32(Model(data), name, samples)
+    file = with_axis(file)
     model = read_float_model(file, name)
-    check_samples(file, samples, origin)
+    samples = check_samples(file, samples, origin)
     check_batch(file, samples, name)
-    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).model.data
+    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).file.data
 
 
 def quantize_checked(
@@ -134,7 +139,9 @@ def quantize_checked(
     names.restore(found.prepared, quantised)
     free_batch(quantised, batches, samples)
     rewritten = [replace(one, label=names.told(one.label)) for one in found.rewritten]
-    return replace(found, model=Model.written(quantised), rewritten=rewritten)
+    mark(quantised, model)
+    file = Model.written(without_axis(quantised))
+    return replace(found, model=Model.written(quantised), file=file, rewritten=rewritten)
 
 
 def _quantised(
@@ -166,7 +173,8 @@ def _quantised(
             nodes_to_exclude=[*pointwise_nodes(prepared)],
             extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": given},
         )
-        return Quantised(Model(target.read_bytes()), prepared, rewritten, difference)
+        quantised = Model(target.read_bytes())
+        return Quantised(quantised, quantised, prepared, rewritten, difference)
 
 
 def _check_rewritten(
@@ -220,7 +228,7 @@ def relative_errors(
     dict of str to float
         ``rms(quantised - float) / rms(float)`` of each float output over all samples.
     """
-    sessions = [open_session(opened) for opened in (model, quantised)]
+    sessions = [open_session(with_axis(opened)) for opened in (model, quantised)]
     names = [info.name for info in sessions[0].get_outputs() if info.type == "tensor(float)"]
     squares = dict.fromkeys(names, np.zeros(2))
     count = sample_count(samples)

@@ -112,12 +112,14 @@ class InferenceSession:
         output_names : sequence of str or None
             The outputs that are wanted; None, or none, for all.
         input_feed : mapping of str to array
-            Every input by name; the first axis is the batch.
+            Every input by name; the first axis is the batch. Where a sample is a whole tensor of the file, its first
+            axis included, one of that shape is a sample, and so is each of a stack.
 
         Returns
         -------
         list of arrays
-            The outputs in the order of their names; the first axis is the batch.
+            The outputs in the order of their names; the first axis is the batch. Such tensors are stacked as the inputs
+            are.
 
         Raises
         ------
@@ -138,7 +140,11 @@ class InferenceSession:
         samples = check_feeds(self._inputs, input_feed)
         if samples > 1:
             self._check_independent(samples)
-        results = self.run_samples(input_feed)
+        feeds = {info.name: info.with_samples(input_feed[info.name]) for info in self._inputs}
+        results = self.run_samples(feeds)
+        if any(feeds[name].ndim > array.ndim for name, array in input_feed.items()):
+            whole = {info.name for info in self._outputs if info.is_whole}
+            results |= {name: results[name].reshape(-1, *results[name].shape[2:]) for name in whole}
         return [results[name] for name in names]
 
     def run_samples(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

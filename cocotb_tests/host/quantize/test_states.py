@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import pytest
@@ -47,17 +49,8 @@ def streaming(operator: str = "GRU", *, steps: int = 1, direction: str = "forwar
         helper.make_node("Reshape", ["turned", "shape"], ["flat"], "flat"),
         helper.make_node("MatMul", ["flat", "v"], ["y"], "head"),
     ]
-    ends = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, steps, INPUTS))]
-    ends += [helper.make_tensor_value_info(state, TensorProto.FLOAT, shape) for state in states]
-    targets = [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1, steps, RESULTS))]
-    targets += [helper.make_tensor_value_info(f"{state}_out", TensorProto.FLOAT, shape) for state in states]
-    tensors = [
-        numpy_helper.from_array(array.astype(np.float32) if array.dtype.kind == "f" else array, name)
-        for name, array in held.items()
-    ]
-    graph = helper.make_graph(nodes, "network", ends, targets, tensors)
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return onnx.shape_inference.infer_shapes(model).SerializeToString()
+    inputs = {"x": (1, steps, INPUTS), **dict.fromkeys(states, shape)}
+    return written(nodes, inputs, ["y", *(f"{state}_out" for state in states)], held)
 
 
 def steps_of(data: bytes, count: int, seed: int) -> list[dict[str, np.ndarray]]:
@@ -80,6 +73,53 @@ def samples_of(data: bytes, count: int = 30, seed: int = 1) -> dict[str, np.ndar
     return {name: (stack if name != "x" else np.concatenate)([step[name] for step in found]) for name in found[0]}
 
 
+def layered(operator: str = "GRU", part: str = "Slice", layers: int = 2, direction: str = "forward") -> bytes:
+    """A step of several layers, each of which has a part of the states."""
+    count = 1 + (direction == "bidirectional")
+    states, rng, held, nodes = STATES[operator], np.random.default_rng(6), {"axis": np.array([0])}, []
+    held["flat"] = np.array([1, 1, count * HIDDEN])
+    source = "x"
+    for layer in range(layers):
+        rows, width = GATES[operator] * HIDDEN, INPUTS if not layer else count * HIDDEN
+        held[f"W{layer}"] = rng.normal(size=(count, rows, width)) / 2
+        held[f"R{layer}"] = rng.normal(size=(count, rows, HIDDEN)) / 2
+        held[f"from{layer}"], held[f"to{layer}"] = (np.array([(layer + more) * count]) for more in (0, 1))
+        held[f"of{layer}"] = np.arange(count) + layer * count
+        for state in states:
+            operands = [f"from{layer}", f"to{layer}", "axis"] if part == "Slice" else [f"of{layer}"]
+            nodes.append(helper.make_node(part, [state, *operands], [f"{state}{layer}"]))
+        outputs = [f"every{layer}", *(f"{state}{layer}_out" for state in states)]
+        operands = [source, f"W{layer}", f"R{layer}", "", "", *(f"{state}{layer}" for state in states)]
+        nodes.append(helper.make_node(operator, operands, outputs, hidden_size=HIDDEN, direction=direction))
+        nodes.append(helper.make_node("Reshape", [f"every{layer}", "flat"], [f"flat{layer}"]))
+        source = f"flat{layer}"
+    for state in states:
+        nodes.append(
+            helper.make_node("Concat", [f"{state}{layer}_out" for layer in range(layers)], [f"{state}_out"], axis=0)
+        )
+    held["v"] = rng.normal(size=(count * HIDDEN, RESULTS))
+    nodes.append(helper.make_node("MatMul", [source, "v"], ["y"]))
+    shape = (layers * count, 1, HIDDEN)
+    return written(
+        nodes, {"x": (1, 1, INPUTS), **dict.fromkeys(states, shape)}, ["y", *map("{}_out".format, states)], held
+    )
+
+
+def written(
+    nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, ...]], outputs: list[str], held: dict[str, np.ndarray]
+) -> bytes:
+    """A model of fixed shapes."""
+    tensors = [
+        numpy_helper.from_array(array.astype(np.float32) if array.dtype.kind == "f" else array, name)
+        for name, array in held.items()
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs.items()]
+    targets = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs]
+    graph = helper.make_graph(nodes, "network", ends, targets, tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return onnx.shape_inference.infer_shapes(model).SerializeToString()
+
+
 def stream(session: object, steps: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """All outputs of a network whose new states are the next step's states; the inputs are those of ``steps``."""
     names = [value.name for value in session.get_outputs()]
@@ -90,18 +130,22 @@ def stream(session: object, steps: list[dict[str, np.ndarray]]) -> dict[str, np.
     return {name: np.stack([step[name] for step in found]) for name in names}
 
 
-CASES = {
-    "GRU": {"operator": "GRU", "linear_before_reset": 1},
-    "GRU with the reset in front": {"operator": "GRU", "linear_before_reset": 0},
-    "LSTM": {"operator": "LSTM"},
-    "several steps": {"operator": "LSTM", "steps": 3},
-    "several steps of a GRU, backwards": {"operator": "GRU", "steps": 2, "direction": "reverse"},
+CASES: dict[str, Callable[[], bytes]] = {
+    "GRU": lambda: streaming("GRU", linear_before_reset=1),
+    "GRU with the reset in front": lambda: streaming("GRU", linear_before_reset=0),
+    "LSTM": lambda: streaming("LSTM"),
+    "several steps": lambda: streaming("LSTM", steps=3),
+    "both directions": lambda: streaming("GRU", direction="bidirectional", linear_before_reset=1),
+    "two layers": lambda: layered("LSTM"),
+    "two layers, gathered": lambda: layered("GRU", "Gather"),
+    "layers of both directions": lambda: layered("GRU", direction="bidirectional"),
+    "several steps of a GRU, backwards": lambda: streaming("GRU", steps=2, direction="reverse"),
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_stream_is_onnx_runtimes_and_near_the_float_models(case: str) -> None:
-    data = streaming(**CASES[case])
+    data = CASES[case]()
     quantised = quantize(data, samples_of(data))
     assert not {"LSTM", "GRU"} & {node.op_type for node in onnx.load_from_string(quantised).graph.node}
     steps = steps_of(data, 12, 5)
@@ -135,5 +179,5 @@ def test_a_state_that_is_fed_back_is_not_rounded_again(operator: str) -> None:
 @pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
 @pytest.mark.parametrize("case", CASES)
 def test_every_byte_is_onnx_runtimes(case: str, preset: str) -> None:
-    data = streaming(**CASES[case])
+    data = CASES[case]()
     assert_right(verify(quantize(data, samples_of(data)), PRESETS[preset], samples=2))

@@ -196,8 +196,8 @@ def check_inputs(source: Source) -> None:
         if batch.HasField("dim_value") and batch.dim_value not in (1, -1):
             raise ModelError(
                 f"{source.name}: the batch of input {value.name!r} must be dynamic or 1, not "
-                f"{batch.dim_value}; export the model with a dynamic batch, or, if this axis is no batch but time, for "
-                "instance, with the samples in front of it (PyTorch: batch_first=True)"
+                f"{batch.dim_value}; export the model with a dynamic batch, or, if this axis is no batch but time or "
+                "layers, for instance, with fixed sizes of all axes of all inputs"
             )
         for axis, dimension in enumerate(others, 1):
             if dimension.dim_value < 1:
