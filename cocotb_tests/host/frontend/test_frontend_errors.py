@@ -80,7 +80,7 @@ def test_dynamic_shapes():
 def test_a_fixed_batch():
     assert refusal(with_input_shape([8, 3, 6, 6])) == (
         "net.onnx: the batch of input 'x' must be dynamic or 1, not 8; export the model with a dynamic batch, or, if "
-        "this axis is no batch but time, for instance, with the samples in front of it (PyTorch: batch_first=True)"
+        "this axis is no batch but time or layers, for instance, with fixed sizes of all axes of all inputs"
     )
 
 
