@@ -70,8 +70,8 @@ def _text(result: Verification, share: MacShare) -> list[str]:
         text.append(f"no comparison with ONNX Runtime: {result.reference}")
     if result.unseen:
         text.append(
-            f"compared with the golden functions, as ONNX Runtime rounds float operators on the host otherwise "
-            f"where it shows them: {', '.join(result.unseen)}"
+            "compared with the golden functions, as ONNX Runtime does not have them, or rounds float operators on the "
+            f"host otherwise where it shows them: {', '.join(result.unseen)}"
         )
     return [*text, f"verdict: {result.verdict}"]
 

@@ -28,6 +28,7 @@ from .lowering.code_clips import clip_ahead
 from .lowering.inputs import place_input
 from .lowering.linear import check_linear, check_one_type
 from .lowering.padding import merge_pads
+from .lowering.space_to_batch import merge_dilations
 from .lowerings import LOWERINGS
 from .qonnx import notes_of, rewrite
 from .reading.cut import cut_between
@@ -92,6 +93,10 @@ def _follow(state: _State) -> None:
 def _measure(state: _State) -> None:
     fix_batch(state.source.model)
     measure(state.source)
+
+
+def _merge_dilations(state: _State) -> None:
+    merge_dilations(state.source)
 
 
 def _clip_ahead(state: _State) -> None:
@@ -204,6 +209,7 @@ PASSES: tuple[tuple[str, Callable[[_State], None]], ...] = (
     ("replace integer products", _replace_integer_products),
     ("follow ONNX Runtime", _follow),
     ("measure", _measure),
+    ("merge dilations", _merge_dilations),
     ("clip ahead", _clip_ahead),
     ("find fragments", _find_fragments),
     ("check products", _check_products),

@@ -9,6 +9,7 @@ import onnx
 
 from .affine import AFFINE
 from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
+from .dilation import DILATION
 from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
 from .gathered import GATHERED
 from .last_axis import LAST_AXIS
@@ -26,6 +27,7 @@ from .wide_products import WIDE_PRODUCT
 __all__ = ["RECURRENT", "REWRITINGS", "Mask", "Rewriting", "Rewritten", "rewrite"]
 
 REWRITINGS: tuple[Rewriting, ...] = (
+    DILATION,
     EINSUM,
     WEIGHTS_AT_LEFT,
     SPELLED_LAYER_NORMALISATION,

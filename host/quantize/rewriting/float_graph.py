@@ -90,6 +90,7 @@ class FloatGraph:
         Where it notes which constants cut something off, see :class:`Rewritten`.
     masks : list of Mask
         Where it notes those that were added.
+    outputs : set of str
     opsets : list of OperatorSetIdProto
     ir_version : int
         Those of the model.
@@ -108,7 +109,7 @@ class FloatGraph:
         self.uncut: dict[str, float] = {}
         self.masks: list[Mask] = []
         self._model = model
-        self._outputs = {value.name for value in graph.output}
+        self.outputs = {value.name for value in graph.output}
         self._makers = {name: node for node in self.nodes for name in node.output}
         #: Identities of nodes, which live as long as the graph.
         self._dropped: set[int] = set()
@@ -125,12 +126,12 @@ class FloatGraph:
 
     def is_read(self, name: str) -> bool:
         """Whether a tensor is an output, or a node reads it."""
-        return name in self._outputs or any(name in node.input for node in self.nodes if name)
+        return name in self.outputs or any(name in node.input for node in self.nodes if name)
 
     def reader(self, name: str) -> NodeProto | None:
         """The node that reads a tensor, if it is the only one, and the tensor no output."""
         readers = self.readers(name)
-        return readers[0] if len(readers) == 1 and name not in self._outputs else None
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
     def readers(self, name: str) -> list[NodeProto]:
         """The nodes that read a tensor."""
@@ -138,7 +139,7 @@ class FloatGraph:
 
     def is_output(self, name: str) -> bool:
         """Whether a tensor is an output of the model."""
-        return name in self._outputs
+        return name in self.outputs
 
     def drop(self, node: NodeProto) -> None:
         """Take a node out: others compute what it computes."""

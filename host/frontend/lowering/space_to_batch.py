@@ -1,0 +1,451 @@
+"""Dilation written as SpaceToBatch and BatchToSpace, as TensorFlow has it: one convolution with that dilation.
+
+Every phase of the rows and columns is an image of its own in a batch, which an undilated convolution reads. Exporters
+write the way there and back with Pad, Reshape, Transpose, SpaceToDepth, DepthToSpace and Slice, in any order and
+layout. So nothing is read off these operators: ONNX Runtime moves numbers instead of values through them, and these say
+which element each tap of the convolution reads, and which element each result becomes.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from ...model.runtime import RUNTIME_ERRORS, plain_session
+from ..fragments.fragments import CHOICE, LAYOUT, NORMALISATION, PAD, POINTWISE, QUANTISERS, TRANSPARENT
+from ..reading.measure import measure
+from ..reading.source import Source
+
+CONVOLUTIONS = ("Conv", "FusedConv", "QLinearConv")
+_MOVING = (*LAYOUT, *CHOICE, "DepthToSpace", "Slice", "SpaceToDepth")
+#: As many elements have numbers that are exact in float32.
+_MOST = 1 << 24
+
+Int64 = npt.NDArray[np.int64]
+#: Adds a constant, under a name like the one that is given, and returns its name.
+Constant = Callable[[str, np.ndarray], str]
+
+
+@dataclass
+class Network:
+    """What surrounds a convolution.
+
+    Attributes
+    ----------
+    nodes : sequence of NodeProto
+    constants : mapping of str to array
+    shapes : mapping of str to sequence of int
+        Of activations, for one sample.
+    outputs : collection of str
+    opsets : sequence of OperatorSetIdProto
+    ir_version : int
+    """
+
+    nodes: Sequence[NodeProto]
+    constants: Mapping[str, np.ndarray]
+    shapes: Mapping[str, Sequence[int]]
+    outputs: Collection[str]
+    opsets: Sequence[onnx.OperatorSetIdProto]
+    ir_version: int
+    _makers: dict[str, NodeProto] = field(default_factory=dict)
+    _readers: dict[str, list[NodeProto]] = field(default_factory=dict)
+
+    def __post_init__(self):
+        for node in self.nodes:
+            self._makers |= dict.fromkeys(node.output, node)
+            for name in dict.fromkeys(node.input):
+                self._readers.setdefault(name, []).append(node)
+
+    def ahead(self, convolution: NodeProto) -> list[NodeProto]:
+        """What moves elements in front of a convolution, the last node first; what is added counts as its border."""
+        found: list[NodeProto] = []
+        name, border = convolution.input[0], 0.0
+        if convolution.op_type == "QLinearConv":
+            border = self._number(convolution, 2)
+        while (node := self._makers.get(name)) is not None:
+            is_shared = self._only_reader(name) is None
+            # Every reader may have a DequantizeLinear of its own.
+            if is_shared and node.op_type != "DequantizeLinear":
+                break
+            is_quantised = node.op_type == "QuantizeLinear"
+            if is_quantised or (node.op_type in PAD and _is_constant(node)):
+                fits = self._number(node, 2) == border
+            else:
+                fits = node.op_type in _MOVING or node.op_type == "Identity"
+                fits = fits or (node.op_type == "DequantizeLinear" and border == 0)
+            if not fits or self.activations(node) != [node.input[0]]:
+                break
+            if node.op_type in QUANTISERS:
+                border = 0.0 if is_quantised else self._number(node, 2)
+            found.append(node)
+            name = node.input[0]
+            if is_shared:
+                break
+        return found
+
+    def behind(self, convolution: NodeProto) -> list[NodeProto]:
+        """What moves elements behind a convolution, and computes with each of them alone."""
+        found: list[NodeProto] = []
+        name = convolution.output[0]
+        while (node := self._only_reader(name)) is not None and self.activations(node) == [name]:
+            is_known = node.op_type in (*_MOVING, *POINTWISE, NORMALISATION)
+            if not is_known or len(node.output) != 1:
+                break
+            found.append(node)
+            name = node.output[0]
+        return found
+
+    def only_for(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
+        """Those of a row of nodes whose results nothing else reads than the next one."""
+        return [node for node in nodes if self._only_reader(node.output[0]) is not None]
+
+    def moved(self, nodes: Sequence[NodeProto], start: str) -> dict[str, Int64] | None:
+        """The elements of one tensor, numbered from 1, in those that nodes make of it; 0 is what is added.
+
+        Whatever else the nodes compute is left out. None if ONNX Runtime cannot run them.
+        """
+        shape = list(self.shapes.get(start, ()))
+        if not shape or not all(shape) or np.prod(shape) >= _MOST:
+            return None
+        made = [self._moving(node) for node in nodes]
+        names = {name for node in made for name in node.input if name in self.constants}
+        ends = [helper.make_tensor_value_info(start, onnx.TensorProto.FLOAT, shape)]
+        results = [helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None) for node in made]
+        held = [numpy_helper.from_array(np.asarray(self.constants[name]), name) for name in sorted(names)]
+        graph = helper.make_graph(made, "moved", ends, results, held)
+        model = helper.make_model(graph, opset_imports=self.opsets, ir_version=self.ir_version)
+        numbers = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+        try:
+            values = plain_session(model).run(None, {start: numbers})
+        except RUNTIME_ERRORS:
+            return None
+        found = {value.name: array.astype(np.int64) for value, array in zip(results, values, strict=True)}
+        return found | {start: numbers.astype(np.int64)}
+
+    def _moving(self, node: NodeProto) -> NodeProto:
+        """A node that moves numbers as it moves values; one that only computes leaves them where they are."""
+        if node.op_type not in (*_MOVING, *PAD):
+            return helper.make_node("Identity", self.activations(node), node.output)
+        copied = _copied(node)
+        if node.op_type in PAD and len(node.input) > 2:
+            copied.input[2] = ""
+        return copied
+
+    def computing(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
+        """Those that compute, without quantisations that take back the dequantisation before them."""
+        found: list[NodeProto] = []
+        for node in nodes:
+            if node.op_type in (*_MOVING, *PAD, *TRANSPARENT):
+                continue
+            pair = (found[-1].op_type if found else "", node.op_type)
+            if pair == QUANTISERS[::-1] and self._quantisation(found[-1]) == self._quantisation(node):
+                found.pop()
+            else:
+                found.append(node)
+        return found
+
+    def _quantisation(self, node: NodeProto) -> tuple[float, float]:
+        return self._number(node, 1), self._number(node, 2)
+
+    def _only_reader(self, name: str) -> NodeProto | None:
+        readers = self._readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self.outputs else None
+
+    def activations(self, node: NodeProto) -> list[str]:
+        """What a node reads beside constants."""
+        return list(dict.fromkeys(name for name in node.input if name and name not in self.constants))
+
+    def _number(self, node: NodeProto, at: int) -> float:
+        """A zero point, or the value that a Pad adds."""
+        name = node.input[at] if at < len(node.input) else ""
+        return float(self.constants[name].reshape(-1)[0]) if name in self.constants else 0.0
+
+
+@dataclass(frozen=True)
+class Dilated:
+    """A convolution with what moves elements around it, as the one that they are together.
+
+    Attributes
+    ----------
+    network : Network
+    convolution : NodeProto
+    ahead, behind : list of NodeProto
+        In order of execution.
+    source, target : str
+    is_last : (bool, bool)
+        Whether channels are the last axis of ``source``, and of ``target``.
+    dilations, pads : tuple of int
+        Negative pads leave rows or columns out.
+    moved : dict of str to array
+        Elements of the convolution's result in what is made of it.
+    """
+
+    network: Network
+    convolution: NodeProto
+    ahead: list[NodeProto]
+    behind: list[NodeProto]
+    source: str
+    target: str
+    is_last: tuple[bool, bool]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    moved: dict[str, Int64]
+
+    @property
+    def replaced(self) -> list[NodeProto]:
+        """The nodes around the convolution of which nobody needs anything any more."""
+        return [*self.network.only_for(self.ahead), *self.behind]
+
+    def written(self, constant: Constant) -> list[NodeProto] | None:
+        """The nodes in place of all of them; None if one computes otherwise from image to image."""
+        rank, made, behind = len(self.dilations), list[NodeProto](), []
+        for node in self.network.computing(self.behind):
+            given = self._of_channels(node, constant)
+            if given is None:
+                return None
+            behind.append(given)
+
+        def add(operator: str, operands: Sequence[str], **given: Any) -> None:
+            made.append(helper.make_node(operator, ["", *operands], [""], **given))
+
+        made += map(_copied, self.network.computing(self.ahead))
+        if self.is_last[0]:
+            add("Transpose", [], perm=[0, 1 + rank, *range(1, 1 + rank)])
+        if min(self.pads) < 0:
+            sizes = _turned(np.empty(self.network.shapes[self.source]), is_last=self.is_last[0]).shape[2:]
+            starts = [max(-before, 0) for before in self.pads[:rank]]
+            ends = [size - max(-after, 0) for size, after in zip(sizes, self.pads[rank:], strict=True)]
+            bounds = {"starts": starts, "ends": ends, "axes": range(2, 2 + rank)}
+            add("Slice", [constant(f"{self.target}_{key}", np.array(each, np.int64)) for key, each in bounds.items()])
+        convolution = _copied(self.convolution)
+        kept = [item for item in convolution.attribute if item.name not in ("auto_pad", "dilations", "pads")]
+        del convolution.attribute[:]
+        convolution.attribute.extend(kept)
+        for name, values in (("dilations", self.dilations), ("pads", [max(pad, 0) for pad in self.pads])):
+            convolution.attribute.append(helper.make_attribute(name, values))
+        made += [convolution, *behind]
+        if self.is_last[1]:
+            add("Transpose", [], perm=[0, *range(2, 2 + rank), 1])
+        return self._connected(made)
+
+    def _connected(self, made: list[NodeProto]) -> list[NodeProto]:
+        """Nodes one after the other, each of which reads what the one before gives wherever it reads no constant."""
+        name = self.source
+        for number, node in enumerate(made):
+            node.input[:] = [
+                name if at == 0 and not one else one if not one or one in self.network.constants else name
+                for at, one in enumerate(node.input)
+            ]
+            name = self.target if number == len(made) - 1 else f"{self.target}_{node.op_type}_{number}"
+            node.output[0] = name
+            node.name = node.name or f"{self.convolution.name}_{node.op_type}_{number}"
+        return made
+
+    def _of_channels(self, node: NodeProto, constant: Constant) -> NodeProto | None:
+        """A pointwise node whose constants lie along the channels of the convolution's own result."""
+        constants, copied = self.network.constants, _copied(node)
+        place = next(name for name in node.input if name and name not in constants)
+        numbers = self.moved[place] - 1
+        _, channels, *sizes = self.moved[self.convolution.output[0]].shape
+        channel = numbers // int(np.prod(sizes)) % channels
+        if node.op_type == NORMALISATION:
+            along = np.arange(channels).reshape(-1, *[1] * (channel.ndim - 2))
+            return copied if channel.ndim > 1 and (channel == along).all() else None
+        for at, name in enumerate(node.input):
+            held = constants.get(name)
+            if held is None or held.size == 1:
+                continue
+            if node.op_type in QUANTISERS or held.ndim > channel.ndim:
+                return None
+            try:
+                spread = np.broadcast_to(held, channel.shape)
+            except ValueError:
+                return None
+            values = np.empty(channels, held.dtype)
+            values[channel] = spread
+            if not np.array_equal(values[channel], spread):
+                return None
+            copied.input[at] = constant(f"{name}_of_channels", values.reshape(-1, *[1] * len(sizes)))
+        return copied
+
+
+def find_dilated(network: Network, convolution: NodeProto) -> Dilated | None:
+    """Find the dilated convolution that a convolution of several images and its surroundings are, if they are one."""
+    if network.activations(convolution) != [convolution.input[0]]:
+        return None
+    ahead, behind = network.ahead(convolution), network.behind(convolution)
+    after = network.moved(behind, convolution.output[0]) if ahead and behind else None
+    if after is None:
+        return None
+    for nodes in _cheapest(network, (ahead[at::-1] for at in range(len(ahead)))):
+        source = nodes[0].input[0]
+        before = network.moved(nodes, source)
+        if before is None or before[source].shape[0] != 1:
+            continue
+        for others in _cheapest(network, (behind[: at + 1] for at in range(len(behind)))):
+            target = others[-1].output[0]
+            moves = _Moves(before[source], before[convolution.input[0]], after[convolution.output[0]], after[target])
+            for is_last in itertools.product((False, True), (False, True)):
+                found = _geometry(convolution, network, moves, is_last)
+                if found is not None:
+                    return Dilated(network, convolution, nodes, others, source, target, is_last, *found, after)
+    return None
+
+
+def _cheapest(network: Network, rows: Iterable[list[NodeProto]]) -> list[list[NodeProto]]:
+    """Rows of nodes in the order in which to try them: few that compute, then as many others as can be."""
+    return sorted(rows, key=lambda nodes: (len(network.computing(nodes)), -len(nodes)))
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """Numbered elements: the source, and what the convolution reads of it; the convolution's result, and its end."""
+
+    source: Int64
+    read: Int64
+    result: Int64
+    target: Int64
+
+
+def _geometry(
+    convolution: NodeProto, network: Network, moves: _Moves, is_last: tuple[bool, bool]
+) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Dilations and pads of the one convolution; None if there is none."""
+    rank = moves.read.ndim - 2
+    weights = network.constants.get(convolution.input[3 if convolution.op_type == "QLinearConv" else 1])
+    given = {item.name: helper.get_attribute_value(item) for item in convolution.attribute}
+    ones, none = [1] * rank, [0] * 2 * rank
+    is_plain = given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID") and set(given.get("strides", ones)) == {1}
+    if weights is None or rank not in (1, 2) or not is_plain:
+        return None
+    if moves.source.ndim != rank + 2 or moves.target.ndim != rank + 2 or len(moves.target) != 1:
+        return None
+    source, target = (
+        _turned(array, is_last=last) for array, last in zip((moves.source, moves.target), is_last, strict=True)
+    )
+    kernel, own = weights.shape[2:], given.get("dilations", ones)
+    pads = none if given.get("auto_pad") == b"VALID" else given.get("pads", none)
+    border = [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)]
+    read = _pixels(np.pad(moves.read, border), source)
+    written = _places(target, moves.result)
+    if read is None or written is None:
+        return None
+    # The pixel of the source that each tap reads for each pixel of the target.
+    image, *corner = written
+    taps = np.meshgrid(*(np.arange(size) for size in kernel), indexing="ij")
+    spread = [
+        place.reshape(*place.shape, *[1] * rank) + tap * step
+        for place, tap, step in zip(corner, taps, own, strict=True)
+    ]
+    taken = read[(image.reshape(*image.shape, *[1] * rank), *spread)]
+    outputs = np.meshgrid(*(np.arange(size) for size in target.shape[2:]), indexing="ij")
+    is_inside, sizes = taken > 0, source.shape[2:]
+    if not is_inside.any():
+        return None
+    found = np.unravel_index(np.maximum(taken - 1, 0), sizes)
+    dilations, begins, expected = [], [], []
+    for axis in range(rank):
+        at = outputs[axis].reshape(*outputs[axis].shape, *[1] * rank)
+        for factor in range(1, len(moves.read) + 1):
+            begin = at + taps[axis] * own[axis] * factor - found[axis]
+            if kernel[axis] == 1 or (begin[is_inside] == begin[is_inside][0]).all():
+                break
+        else:
+            return None
+        first = int(begin[is_inside][0])
+        dilations.append(own[axis] * factor)
+        begins.append(first)
+        expected.append(np.broadcast_to(at + taps[axis] * dilations[axis] - first, taken.shape))
+    reached = np.all([(place >= 0) & (place < size) for place, size in zip(expected, sizes, strict=True)], axis=0)
+    strides = [int(np.prod(sizes[axis + 1 :])) for axis in range(rank)]
+    wanted = sum(place * stride for place, stride in zip(expected, strides, strict=True)) + 1
+    if not np.array_equal(taken, np.where(reached, wanted, 0)):
+        return None
+    ends = [
+        size - 1 + (width - 1) * step - first - (whole - 1)
+        for size, width, step, first, whole in zip(target.shape[2:], kernel, dilations, begins, sizes, strict=True)
+    ]
+    return tuple(dilations), (*begins, *ends)
+
+
+def _pixels(read: Int64, source: Int64) -> Int64 | None:
+    """int64[images, *sizes]: the pixel of the source, from 1, that each pixel is; None if channels are not its own."""
+    if read.shape[1] != source.shape[1]:
+        return None
+    known = np.zeros(source.size + 1, np.int64)
+    known[source] = np.arange(1, source[0, 0].size + 1).reshape(source.shape[2:])
+    channel = np.zeros(source.size + 1, np.int64)
+    channel[source] = np.arange(source.shape[1]).reshape(-1, *[1] * (source.ndim - 2))
+    pixels = known[read]
+    along = np.arange(read.shape[1]).reshape(-1, *[1] * (read.ndim - 2))
+    is_own = ((channel[read] == along) | (read == 0)).all()
+    return pixels[:, 0] if is_own and (pixels == pixels[:, :1]).all() else None
+
+
+def _places(target: Int64, result: Int64) -> tuple[Int64, ...] | None:
+    """Image and pixel of the convolution's result that each pixel of the target is; None if channels differ."""
+    if not target.size or target.min() < 1 or target.shape[1] != result.shape[1]:
+        return None
+    image, channel, *pixel = np.unravel_index(target[0] - 1, result.shape)
+    along = np.arange(len(channel)).reshape(-1, *[1] * len(pixel))
+    is_own = (channel == along).all() and all((place == place[:1]).all() for place in (image, *pixel))
+    return (image[0], *(place[0] for place in pixel)) if is_own else None
+
+
+def _turned(array: np.ndarray, *, is_last: bool) -> np.ndarray:
+    return np.moveaxis(array, -1, 1) if is_last else array
+
+
+def _is_constant(node: NodeProto) -> bool:
+    """Whether a Pad puts one value around; one that is an attribute, before operator set 11, must be 0."""
+    given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    return given.get("mode", b"constant") == b"constant" and not given.get("value", 0)
+
+
+def _copied(node: NodeProto) -> NodeProto:
+    copied = NodeProto()
+    copied.CopyFrom(node)
+    return copied
+
+
+def merge_dilations(source: Source) -> None:
+    """Write convolutions of a measured model between SpaceToBatch and BatchToSpace as dilated ones."""
+    for name in [node.name for node in source.nodes if _has_images(source, node)]:
+        graph, nodes = source.model.graph, list(source.model.graph.node)
+        convolution = next(node for node in nodes if node.name == name)
+        network = Network(
+            nodes, source.constants, source.shapes, source.outputs, source.model.opset_import, source.model.ir_version
+        )
+        found = find_dilated(network, convolution)
+        made = None if found is None else found.written(_adding(source))
+        if found is None or made is None:
+            continue
+        dropped = {id(node) for node in found.replaced}
+        parts = [made if node is convolution else [node] for node in nodes if id(node) not in dropped]
+        copies = [_copied(node) for node in itertools.chain.from_iterable(parts)]
+        del graph.node[:]
+        graph.node.extend(copies)
+        measure(source)
+
+
+def _has_images(source: Source, node: NodeProto) -> bool:
+    shape = source.shapes.get(node.input[0], ()) if node.op_type in CONVOLUTIONS else ()
+    return bool(shape) and shape[0] > 1
+
+
+def _adding(source: Source) -> Constant:
+    def constant(name: str, array: np.ndarray) -> str:
+        while name in source.constants or name in source.shapes:
+            name += "_"
+        source.constants[name] = array
+        source.model.graph.initializer.append(numpy_helper.from_array(array, name))
+        return name
+
+    return constant
