@@ -7,13 +7,23 @@ import shlex
 from pathlib import Path
 
 import cocotb
+import onnx
 import pytest
 import typer
 
 from cocotb_tests.support.oracles.snippets import EXEMPT, ROOT, Provider, Snippet, snippets
 from lutterfly.host.command.cli import app
 
+
+def _mean() -> dict[str, object]:
+    """What `docs/frontend.md` takes to be there, in the current folder."""
+    text = '<ir_version: 8, opset_import: ["" : 13]> g (float[1, 2, 4, 4] x) => (float[1, 2, 1, 1] y) '
+    onnx.save(onnx.parser.parse_model(text + "{ y = ReduceMean<axes = [2, 3]>(x) }"), "net.onnx")
+    return {}
+
+
 PROVIDERS: dict[str, Provider] = {
+    "docs/frontend.md 1": _mean,
     "docs/simulation.md 1": lambda: {"pytest": pytest, "cocotb": cocotb, "Thing": object},
 }
 ALL = list(snippets())

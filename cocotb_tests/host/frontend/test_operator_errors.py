@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from cocotb_tests.support.networks.generated import FORMS, Maker
+from cocotb_tests.support.oracles.exactness import assert_exact
 from cocotb_tests.support.oracles.refused import (
     POWERS,
     convolved,
@@ -17,6 +19,7 @@ from cocotb_tests.support.oracles.refused import (
     refusal_in_the_middle,
     without_numbers,
 )
+from cocotb_tests.support.oracles.snippets import snippets
 
 FOLD = (
     "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "
@@ -160,6 +163,30 @@ def test_averages_that_are_no_function_of_the_sum(attributes: dict, message: str
     made = average(**attributes)
     name = made.nodes[-2].name
     assert refusal_in_the_middle(made, "AveragePool") == message.format(f"AveragePool '{name}'")
+
+
+@pytest.mark.parametrize("operator", ["ReduceMean", "AveragePool"])
+def test_a_float_mean_of_a_map(operator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As PyTorch exports it behind PT2E; as the remedy says, it runs."""
+    made = convolved()
+    if operator == "ReduceMean":
+        tensor = made.node(operator, [made.dequantised(), made.constant("axes", np.array([-1, -2]))])
+    else:
+        tensor = made.node(operator, [made.dequantised()], kernel_shape=[4, 4])
+    name = made.nodes[-1].name
+    made.quantise(tensor, made.scale, made.zero, (1, 4, 1, 1))
+    assert refusal_in_the_middle(made, operator) == (
+        f"{operator} '{name}' is a float mean of 16 elements, and for some sums their order decides the rounding; "
+        "average the map with GlobalAveragePool, which ONNX Runtime computes in integers: `lutterfly quantize` does so "
+        "with the float model, and docs/frontend.md has the lines of Python that do so in a quantised file (of "
+        "PyTorch's PT2E)"
+    )
+    if operator == "ReduceMean":
+        monkeypatch.chdir(tmp_path)
+        Path("net.onnx").write_bytes(made.serialise())
+        next(snippet for snippet in snippets() if snippet.key == "docs/frontend.md 1").run({})
+        feeds = {"x": np.random.default_rng(1).integers(-128, 128, (1, 3, 6, 6), np.int8)}
+        assert_exact(Path("net.onnx").read_bytes(), feeds)
 
 
 def normalised(tensor: str, made: Maker) -> str:

@@ -27,6 +27,11 @@ _REMEDY = (
     "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "
     "of elements, or use a convolution with a group for each channel"
 )
+_WHOLE_MAP = (
+    "average the map with GlobalAveragePool, which ONNX Runtime computes in integers: `lutterfly quantize` does so "
+    "with the float model, and docs/frontend.md has the lines of Python that do so in a quantised file (of PyTorch's "
+    "PT2E)"
+)
 _NO_BORDER = "set count_include_pad to 1, or pool without padding"
 
 
@@ -70,7 +75,8 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
     if node.op_type != "QLinearGlobalAveragePool":
         for count in sorted(counts, reverse=True):
             ends = (entering, source.zero_point), (target.scale, target.zero_point)
-            check_ties(node, *ends, count, is_whole=count == elements)
+            remedy = _WHOLE_MAP if window.kernel == shape[:2] else _REMEDY
+            check_ties(node, *ends, count, is_whole=count == elements, remedy=remedy)
     multipliers = {count: average_multiplier(entering, target.scale, count) for count in sorted(counts)}
     build.graph.layers.append(
         AveragePool(
@@ -127,7 +133,13 @@ def _check_axes(build: Build, node: NodeProto) -> None:
 
 
 def check_ties(
-    node: NodeProto, source: tuple[float, int], target: tuple[float, int], elements: int, *, is_whole: bool = True
+    node: NodeProto,
+    source: tuple[float, int],
+    target: tuple[float, int],
+    elements: int,
+    *,
+    is_whole: bool = True,
+    remedy: str = _REMEDY,
 ) -> None:
     """Check that float32's roundings never decide a code where a window has so many elements: all, or those inside.
 
@@ -144,6 +156,8 @@ def check_ties(
     elements : int
     is_whole : bool
         Whether these are all elements of the window.
+    remedy : str
+        For messages where they are.
 
     Raises
     ------
@@ -166,5 +180,5 @@ def check_ties(
         raise UnsupportedError(
             f"{label(node)} is a float mean of {elements} elements{where}, and for some sums their "
             "order decides the rounding",
-            _REMEDY if is_whole else _NO_BORDER,
+            remedy if is_whole else _NO_BORDER,
         )
