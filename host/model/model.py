@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from .as_read import as_onnx_runtime_reads
+
 if TYPE_CHECKING:
     import onnx
 
@@ -40,7 +42,7 @@ class Model:
 
     @cached_property
     def proto(self) -> onnx.ModelProto:
-        """What the bytes say. It is shared: take a :meth:`copy` to change it.
+        """What the bytes say to ONNX Runtime, with nodes in order. It is shared: take a :meth:`copy` to change it.
 
         Raises
         ------
@@ -50,7 +52,9 @@ class Model:
         # It takes a while to import, which program files without host parts need not wait for.
         import onnx  # noqa: PLC0415
 
-        return onnx.load_from_string(self.data)
+        proto = onnx.load_from_string(self.data)
+        as_onnx_runtime_reads(proto)
+        return proto
 
     def copy(self) -> onnx.ModelProto:
         """What the bytes say, to be changed."""

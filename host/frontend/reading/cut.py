@@ -7,8 +7,9 @@ from collections.abc import Container, Mapping, Sequence
 import onnx
 from onnx import NodeProto, helper
 
+from ...model.as_read import reads
 from ...model.model_graph import mark_form
-from .source import Source, reads
+from .source import Source
 
 Dimensions = Sequence[int | str]
 

@@ -8,10 +8,11 @@ import numpy as np
 import onnxruntime
 from onnx import ModelProto, NodeProto, numpy_helper
 
+from ...model.as_read import reads
 from ...model.model_graph import computed_tensors, expose, model_inputs
 from ...model.runtime import RUNTIME_ERRORS, plain_session
 from .errors import ModelError
-from .source import Source, connect, reads, size
+from .source import Source, connect, size
 
 _OF_SHAPE = ("Shape", "Size")
 _TENSOR = re.compile(r"tensor\((\w+)\)")
@@ -33,7 +34,9 @@ def fix_batch(model: ModelProto) -> None:
         batch.Clear()
         batch.dim_value = 1
     for value in model.graph.output:
-        value.type.tensor_type.ClearField("shape")
+        # One without a type would get an empty one.
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.ClearField("shape")
     del model.graph.value_info[:]
 
 

@@ -8,9 +8,11 @@ import math
 import onnx
 from google.protobuf.message import DecodeError
 
+from ...model.as_read import unmade
 from ...model.model import Model
 from ...model.model_file import external_files
 from ...model.model_graph import FREE_INITIALIZERS, is_qdq, model_inputs
+from ...model.runtime import RUNTIME_ERRORS, open_with, plain_options
 from .errors import ModelError
 from .source import Source
 from .text import wrong_text
@@ -78,7 +80,29 @@ def check_file(file: Model, name: str) -> None:
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        raise ModelError(f"{name}: is not a valid ONNX model: {str(error).splitlines()[0]}; export it again") from error
+        if not _opens(file):
+            raise ModelError(f"{name}: is not a valid ONNX model: {_reason(model, error)}; export it again") from error
+
+
+def _opens(file: Model) -> bool:
+    """Whether ONNX Runtime opens a model, whatever the standard says of it: it needs no shapes of outputs, say."""
+    try:
+        open_with(file.data, plain_options())
+    except RUNTIME_ERRORS:
+        return False
+    return True
+
+
+def _reason(model: onnx.ModelProto, error: onnx.checker.ValidationError) -> str:
+    """What is wrong with a model; of nodes that cannot be put in order, the checker says that they are in none."""
+    found = unmade(model.graph)
+    if found is None:
+        return str(error).splitlines()[0]
+    node, tensor = found
+    is_made = any(tensor in other.output for other in model.graph.node)
+    why = "which is computed from its own result" if is_made else "which nothing computes"
+    shown = repr(node.name) if node.name else f"that gives {node.output[0]!r}"
+    return f"{node.op_type} {shown} reads {tensor!r}, {why}"
 
 
 def parse(file: Model, name: str) -> Source:

@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
+from ...model.as_read import reads
 from ...model.model import Model
 from ...model.model_graph import model_inputs
 from .layer_body import LayerBody
@@ -85,18 +86,6 @@ class Source:
     def dynamic_inputs(self, node: NodeProto) -> list[str]:
         """The inputs of a node that are activations."""
         return [name for name in reads(node) if name in self.shapes]
-
-
-def reads(node: NodeProto) -> list[str]:
-    """The tensors that a node reads, those that its branches and bodies take from outside included."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            own = {item.name for item in (*graph.input, *graph.initializer)}
-            own |= {name for inner in graph.node for name in inner.output}
-            inside = [*(name for inner in graph.node for name in reads(inner)), *(item.name for item in graph.output)]
-            names += [name for name in inside if name not in own]
-    return names
 
 
 def connect(source: Source) -> None:

@@ -10,11 +10,11 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from ....model.as_read import reads
 from ....model.functions.binary_function import make_call
 from ....model.functions.binary_function import make_function as make_binary
 from ....model.functions.onnx_function import LEAST_OPSET, add_function
 from ...reading.errors import ModelError
-from ...reading.source import reads
 from ..reading.network import Network
 from ..reading.product import Coded
 from ..reading.quantisers import DOMAINS
