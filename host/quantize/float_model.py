@@ -19,6 +19,7 @@ from ..model.arrays import check_feeds, describe_model
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
 from .rewriting import Rewritten, rewrite
+from .rewriting.norms.group_norm import as_instances
 
 #: The first operator set whose QuantizeLinear knows a scale for each channel.
 _OPSET = 13
@@ -88,6 +89,7 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
             _keep_coordinates(model)
     # Shapes are known then, and with them what ONNX Runtime fuses and what is a constant, such as initial states.
     fix_batch(model)
+    as_instances(model)
     # From a file: of a model in memory it takes the constants away.
     source, target = folder / "float.onnx", folder / "prepared.onnx"
     onnx.save(model, source)

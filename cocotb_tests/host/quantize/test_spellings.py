@@ -10,6 +10,7 @@ import pytest
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
+from lutterfly.host.frontend import ModelError
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize.float_model import prepare
 from lutterfly.host.quantize.names import Names
@@ -17,14 +18,15 @@ from lutterfly.host.quantize.static_quantisation import quantize, relative_error
 
 ROWS, MAP = "float[n, 7, 6] x", "float[n, 3, 6, 5] x"
 RNG = np.random.default_rng(3)
+SINCE = {"Resize": 18, "GroupNormalization": 21, "RMSNormalization": 23, "Attention": 23}
 
 
 def model(text: str, given: str, **constants: np.ndarray) -> bytes:
     """Between two layers of the accelerator, so that the host runs nothing of it."""
     # Resize has axes since 18, in which ReduceMean has none.
-    version, inside = 18 if "Resize" in text else 17, text.strip()
+    version = next((since for operator, since in SINCE.items() if operator in text), 17)
     proto = onnx.parser.parse_model(
-        f'<ir_version: 8, opset_import: ["" : {version}]> g ({given}) => (float y) {{ {inside} }}'
+        f'<ir_version: 10, opset_import: ["" : {version}]> g ({given}) => (float y) {{ {text.strip()} }}'
     )
     for name, array in constants.items():
         stored = array.astype(np.float32) if array.dtype.kind == "f" else array
@@ -51,6 +53,7 @@ NORM = {
     "b": RNG.normal(size=8),
     "two": np.array(2.0),
     "e": np.array(1e-5),
+    "one": np.array(1.0),
 }
 NORMS = {
     "PyTorch": normalised(f"{SQUARE} p = Div(d, r)"),
@@ -61,6 +64,14 @@ NORMS = {
     "without factors": normalised(f"{SQUARE} p = Div(d, r)", "z = Add(p, b)"),
     "without offsets": normalised(f"{SQUARE} p = Div(d, r)", "z = Mul(g, p)"),
     "without both": normalised(f"{SQUARE} z = Div(d, r)", ""),
+    "one divided by the root": normalised(f"{SQUARE} i = Div(one, r) p = Mul(d, i)"),
+}
+ROOT = "a = MatMul(x, w) s = Pow(a, two) t = ReduceMean<axes = [-1]>(s) u = Add(t, e) r = Sqrt(u)"
+ROOTS = {
+    "RMSNormalization": "a = MatMul(x, w) z = RMSNormalization<epsilon = 0.001>(a, g) y = MatMul(z, v)",
+    "RMS norm of PyTorch": f"{ROOT} i = Reciprocal(r) p = Mul(a, i) z = Mul(p, g) y = MatMul(z, v)",
+    "RMS norm as a quotient": f"{ROOT} p = Div(a, r) z = Mul(g, p) y = MatMul(z, v)",
+    "RMS norm of products": f"{ROOT.replace('Pow(a, two)', 'Mul(a, a)')} p = Div(a, r) y = MatMul(p, v)",
 }
 PRODUCTS = {
     "weights at the left": (
@@ -85,14 +96,56 @@ RESIZED = {
     )
     for name, axes, operand in (("sizes", "2, 3", ", sizes"), ("scales", "-2, -1", "scales"), ("a scale", "3", "only"))
 }
+GROUPS = {
+    "w": RNG.normal(size=(8, 3, 1, 1)),
+    "v": RNG.normal(size=(4, 8, 1, 1)),
+    "g": RNG.uniform(0.5, 2, 8),
+    "b": RNG.normal(size=8),
+}
+GROUP_NORMS = {
+    f"groups: {name}": f"a = Conv(x, w) {middle} y = Conv(m, v)"
+    for name, middle in {
+        "two": "m = GroupNormalization<num_groups = 2, epsilon = 0.01>(a, g, b)",
+        "one, then every channel": (
+            "c = GroupNormalization<num_groups = 1>(a, g, b) m = GroupNormalization<num_groups = 8>(c, g, b)"
+        ),
+    }.items()
+}
+ATTENDED = {
+    "q": RNG.normal(size=(6, 8)) / 2,
+    "k": RNG.normal(size=(6, 8)) / 2,
+    "few": RNG.normal(size=(6, 4)) / 2,
+    "v": RNG.normal(size=(8, 4)),
+    "mask": RNG.normal(size=(7, 7)),
+    "apart": np.array([0, 7, 2, 4]),
+    "back": np.array([0, 7, 8]),
+}
+QUERIES = "a = MatMul(x, q) b = MatMul(x, {}) c = MatMul(x, {})"
+ATTENTION = {
+    "attention": (
+        f"{QUERIES.format('k', 'k')} z = Attention<q_num_heads = 2, kv_num_heads = 2>(a, b, c) y = MatMul(z, v)"
+    ),
+    "attention of grouped queries with a mask": (
+        f"{QUERIES.format('few', 'few')} "
+        "z = Attention<q_num_heads = 4, kv_num_heads = 2, scale = 0.3>(a, b, c, mask) y = MatMul(z, v)"
+    ),
+    "attention of heads": (
+        "a = MatMul(x, q) b = Reshape(a, apart) c = Transpose<perm = [0, 2, 1, 3]>(b) d = MatMul(x, k) "
+        "e = Reshape(d, apart) f = Transpose<perm = [0, 2, 1, 3]>(e) h = Attention(c, f, f) "
+        "i = Transpose<perm = [0, 2, 1, 3]>(h) z = Reshape(i, back) y = MatMul(z, v)"
+    ),
+}
 CASES = [
-    *((text, ROWS, NORM) for text in NORMS.values()),
+    *((text, ROWS, NORM) for text in (NORMS | ROOTS).values()),
     *((text, ROWS, constants) for text, constants in PRODUCTS.values()),
     *((text, MAP, constants) for text, constants in (MAXIMA | RESIZED).values()),
+    *((text, MAP, GROUPS) for text in GROUP_NORMS.values()),
+    *((text, ROWS, ATTENDED) for text in ATTENTION.values()),
 ]
+NAMES = [*NORMS, *ROOTS, *PRODUCTS, *MAXIMA, *RESIZED, *GROUP_NORMS, *ATTENTION]
 
 
-@pytest.mark.parametrize(("text", "given", "constants"), CASES, ids=[*NORMS, *PRODUCTS, *MAXIMA, *RESIZED])
+@pytest.mark.parametrize(("text", "given", "constants"), CASES, ids=NAMES)
 def test_it_runs_and_is_near(text: str, given: str, constants: dict[str, np.ndarray], tmp_path: Path) -> None:
     data, samples = model(text, given, **constants), {"x": values(given)}
     given_model = onnx.load_from_string(data)
@@ -107,19 +160,16 @@ def test_it_runs_and_is_near(text: str, given: str, constants: dict[str, np.ndar
     assert error < 0.1
     program = compile_model(quantised, PRESETS["ecp5-85k"])
     assert sum(layer.macs for layer in program.layers) > 0
-    assert not {"Einsum", "Softmax", "LayerNormalization"} & {
-        node.op_type for node in onnx.load_from_string(quantised).graph.node
-    }
+    left = {"Attention", "Einsum", "GroupNormalization", "LayerNormalization", "RMSNormalization", "Softmax"}
+    assert not left & {node.op_type for node in onnx.load_from_string(quantised).graph.node}
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        # Another axis, another power, a mean that is read twice, epsilon for each element, a deviation without root.
-        NORMS["PyTorch"].replace("ReduceMean<axes = [-1]>", "ReduceMean<axes = [1]>"),
+        # Another axis, another power, epsilon for each element, a deviation without root.
         NORMS["PyTorch"].replace("ReduceMean<axes = [2]>", "ReduceMean<axes = [1]>"),
         NORMS["PyTorch"].replace("Pow(d, two)", "Pow(d, three)"),
-        NORMS["PyTorch"].replace("z = Add(q, b)", "k = Add(q, b) z = Add(k, m)"),
         NORMS["PyTorch"].replace("Add(t, e)", "Add(t, b)"),
         NORMS["PyTorch"].replace("Sqrt(u)", "Exp(u)"),
         NORMS["PyTorch"].replace("Div(d, r)", "Div(r, d)"),
@@ -130,6 +180,61 @@ def test_what_is_another_thing_is_left(text: str, tmp_path: Path) -> None:
     data = model(text, ROWS, **NORM, three=np.array(3.0))
     _, found = prepare(onnx.load_from_string(data), "net", tmp_path)
     assert not any("written out" in one.rewriting.title for one in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # The mean of another axis, or one that is read twice.
+        NORMS["PyTorch"].replace("ReduceMean<axes = [-1]>", "ReduceMean<axes = [1]>"),
+        NORMS["PyTorch"].replace("z = Add(q, b)", "k = Add(q, b) z = Add(k, m)"),
+    ],
+)
+def test_another_difference_is_divided_by_its_root(text: str, tmp_path: Path) -> None:
+    data = model(text, ROWS, **NORM)
+    prepared, found = prepare(onnx.load_from_string(data), "net", tmp_path)
+    assert any("written out" in one.rewriting.title for one in found)
+    assert any("d" in node.output and node.op_type == "Sub" for node in prepared.graph.node)
+    errors = relative_errors(Model(data), Model.written(prepared), {"x": values(ROWS)[:1]})
+    assert max(errors.values()) < 1e-3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ROOTS["RMS norm of PyTorch"].replace("Mul(a, i)", "Mul(x, i)"),
+        ROOTS["RMS norm of PyTorch"].replace("MatMul(z, v)", "MatMul(s, v)"),
+        ROOTS["RMS norm as a quotient"].replace("ReduceMean<axes = [-1]>", "ReduceMean<axes = [1]>"),
+        ROOTS["RMS norm as a quotient"].replace("Pow(a, two)", "Pow(a, three)"),
+    ],
+)
+def test_another_root_is_left(text: str, tmp_path: Path) -> None:
+    constants = NORM | {"w": np.eye(6), "v": RNG.normal(size=(6, 4)), "g": RNG.normal(size=6), "three": np.array(3.0)}
+    data = model(text, ROWS, **constants)
+    _, found = prepare(onnx.load_from_string(data), "net", tmp_path)
+    assert not any("written out" in one.rewriting.title for one in found)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ATTENTION["attention"].replace("kv_num_heads = 2", "kv_num_heads = 2, is_causal = 1"),
+        ATTENTION["attention"].replace("kv_num_heads = 2", "kv_num_heads = 2, softcap = 2.0"),
+        ATTENTION["attention"].replace("(a, b, c)", "(a, b, c, hidden)"),
+        ATTENTION["attention"].replace("z = ", "h = Unsqueeze(x, at) z = ").replace("(a, b, c)", "(a, b, c, h)"),
+    ],
+    ids=["causal", "capped", "some left out", "a computed mask"],
+)
+def test_other_attention_is_left(text: str, tmp_path: Path) -> None:
+    hidden = np.where(np.tri(7), 0, -np.inf)
+    # A computed mask has as many columns as keys.
+    given, width = ("float[n, 7, 7] x", 7) if "Unsqueeze" in text else (ROWS, 6)
+    constants = ATTENDED | {name: RNG.normal(size=(width, 8)) for name in "qk"}
+    data = model(text, given, **constants, hidden=hidden, at=np.array([1]))
+    _, found = prepare(onnx.load_from_string(data), "net", tmp_path)
+    assert not any("attention" in one.rewriting.title for one in found)
+    with pytest.raises(ModelError, match=r"the accelerator has no Attention; .* where it has no is_causal, softcap"):
+        compile_model(quantize(data, {"x": values(given)}), PRESETS["ecp5-85k"])
 
 
 def test_a_difference_that_is_an_output_stays_one(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from ..reading.errors import FOLD, NORMALISE, REWRITE, UnsupportedError
+from ..reading.errors import ATTEND, FOLD, NORMALISE, REWRITE, UnsupportedError
 from ..reading.source import Source, size
 from .fragments import (
     ADDITION,
@@ -48,8 +48,9 @@ _OF_TWO = (
     | dict.fromkeys(MULTIPLICATION, Kind.MULTIPLICATION)
     | dict.fromkeys(EXTREMES, Kind.EXTREME)
 )
-_REMEDIES = {NORMALISATION: FOLD, "RMSNormalization": NORMALISE} | dict.fromkeys(
-    ("GRU", "GroupNormalization", "InstanceNormalization", "LSTM", "LayerNormalization", "Softmax"), REWRITE
+_REWRITTEN = ("GRU", "GroupNormalization", "InstanceNormalization", "LSTM", "LayerNormalization")
+_REMEDIES = {"Attention": ATTEND, NORMALISATION: FOLD} | dict.fromkeys(
+    (*_REWRITTEN, "RMSNormalization", "Softmax"), REWRITE
 )
 
 
@@ -174,6 +175,8 @@ def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
     pointwise = all(node.op_type in POINTWISE and not _pointwise_problem(source, node) for node in fragment.nodes)
     if pointwise:
         return Kind.COMBINATION, ""
+    if fragment.cause is not None and written_operator(fragment.cause) in _REMEDIES:
+        return _refuse_foreign(fragment, fragment.cause)
     fragment.remedy = combines(source, fragment).remedy
     return Kind.HOST, combines(source, fragment).reason
 

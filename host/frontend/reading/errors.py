@@ -19,6 +19,10 @@ REWRITE = (
     "quantise the float model with `lutterfly quantize`, which spells it with operators that run, or end the quantised "
     "network before it"
 )
+ATTEND = (
+    "quantise the float model with `lutterfly quantize`, which spells attention as products and a softmax where it has "
+    "no is_causal, softcap, earlier keys or mask that leaves elements out, or end the quantised network before it"
+)
 REPLACE = "replace it, or end the quantised network before it"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import onnx
 
 from .affine import AFFINE
+from .attention import ATTENTION
 from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
 from .dilation import DILATION
 from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
@@ -31,6 +32,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     EINSUM,
     WEIGHTS_AT_LEFT,
     SPELLED_LAYER_NORMALISATION,
+    ATTENTION,
     SOFTMAX,
     WIDE_PRODUCT,
     GROUP_NORMALISATION,

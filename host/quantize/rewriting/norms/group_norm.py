@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from typing import NamedTuple
 
 import numpy as np
-from onnx import NodeProto, helper
+import onnx
+from onnx import NodeProto, helper, numpy_helper
 
 from ..float_graph import FloatGraph, Rewriting, depthwise, given, spelled
 
@@ -21,7 +23,8 @@ class _Groups(NamedTuple):
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    found = _found(graph, node)
+    # A GroupNormalization is an InstanceNormalization by now, unless nobody knows how many axes it has.
+    found = _found(graph, node) if node.op_type == "InstanceNormalization" else None
     if found is None:
         return None
     channels, *sizes = graph.spatial(found.source)
@@ -75,9 +78,65 @@ def _found(graph: FloatGraph, node: NodeProto) -> _Groups | None:
     return _Groups(source, target, groups, factor, offset)
 
 
+def as_instances(model: onnx.ModelProto) -> None:
+    """Write every GroupNormalization as exporters do that lack it; ONNX Runtime would write it out in full.
+
+    As channels of a map with as many channels as groups: Reshape, InstanceNormalization, Reshape, Mul, Add. Before
+    operator set 21 each group, not each channel, has a factor and an offset.
+    """
+    found = True
+    # What is behind one has a shape once that is written so.
+    while found and any(node.op_type == "GroupNormalization" for node in model.graph.node):
+        inferred = onnx.shape_inference.infer_shapes(model).graph
+        ranks = {
+            value.name: len(value.type.tensor_type.shape.dim)
+            for value in (*inferred.input, *inferred.value_info, *inferred.output)
+        }
+        nodes: list[NodeProto] = []
+        for node in model.graph.node:
+            rank = ranks.get(node.input[0], 0) if node.op_type == "GroupNormalization" else 0
+            nodes += _as_instances(model, node, rank) if rank > 2 else [copy.deepcopy(node)]
+        found = len(nodes) > len(model.graph.node)
+        del model.graph.node[:]
+        model.graph.node.extend(nodes)
+
+
+def _as_instances(model: onnx.ModelProto, node: NodeProto, rank: int) -> list[NodeProto]:
+    attributes, name = given(node), node.output[0]
+    groups = int(attributes["num_groups"])
+    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    arrays = {
+        "split": np.array([0, groups, -1], np.int64),
+        "ones": np.ones(groups, np.float32),
+        "zeros": np.zeros(groups, np.float32),
+        "along": np.array([-1, *[1] * (rank - 2)], np.int64),
+    }
+    model.graph.initializer.extend(numpy_helper.from_array(array, f"{name}_{key}") for key, array in arrays.items())
+    source, factor, offset = node.input
+    has_own = version >= 21
+    inner = ["apart", *([f"{name}_ones", f"{name}_zeros"] if has_own else [factor, offset])]
+    steps = [
+        ("Reshape", [source, f"{name}_split"], "apart"),
+        ("InstanceNormalization", inner, "apart_normalised"),
+        ("Shape", [source], "shape"),
+        ("Reshape", ["apart_normalised", "shape"], "normalised"),
+    ]
+    if has_own:
+        steps += [
+            ("Reshape", [factor, f"{name}_along"], "factors"),
+            ("Mul", ["normalised", "factors"], "scaled"),
+            ("Reshape", [offset, f"{name}_along"], "offsets"),
+            ("Add", ["scaled", "offsets"], "whole"),
+        ]
+    made = spelled(node, name, steps)
+    made[1].attribute.append(helper.make_attribute("epsilon", attributes.get("epsilon", 1e-5)))
+    made[1].name = node.name
+    return made
+
+
 GROUP_NORMALISATION = Rewriting(
     "instance or group normalisation as averages, products and tables",
     "Means, differences, variances and the factors made of them are quantised, each with a scale of its own.",
     _spell,
-    ("InstanceNormalization",),
+    ("GroupNormalization", "InstanceNormalization"),
 )

@@ -1,4 +1,7 @@
-"""Layer normalisation over the last axis as products with constant matrices, a product of activations, and tables."""
+"""Layer normalisation over the last axis as products with constant matrices, a product of activations, and tables.
+
+RMS normalisation is the same without the mean that is taken off.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,20 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         return None
     channels, name = shape[-1], node.output[0]
     mean = np.full((channels, channels), 1 / channels)
-    constants = {
-        "without_mean": np.eye(channels) - mean,
-        "mean": mean,
-        "epsilon": np.array(attributes.get("epsilon", 1e-5)),
-    }
+    constants = {"mean": mean, "epsilon": np.array(attributes.get("epsilon", 1e-5))}
+    is_centred = node.op_type == "LayerNormalization"
+    if is_centred:
+        constants["without_mean"] = np.eye(channels) - mean
     held = {key: graph.constant(f"{name}_{key}", array) for key, array in constants.items()}
+    difference = "difference" if is_centred else node.input[0]
     steps = [
-        ("MatMul", [node.input[0], held["without_mean"]], "difference"),
-        ("Mul", ["difference", "difference"], "square"),
+        *([("MatMul", [node.input[0], held["without_mean"]], difference)] if is_centred else []),
+        ("Mul", [difference, difference], "square"),
         ("MatMul", ["square", held["mean"]], "variance"),
         ("Add", ["variance", held["epsilon"]], "positive"),
         ("Sqrt", ["positive"], "deviation"),
         ("Reciprocal", ["deviation"], "factor"),
-        ("Mul", ["difference", "factor"], "normalised"),
+        ("Mul", [difference, "factor"], "normalised"),
     ]
     made = spelled(node, f"{name}_normalised", steps)
     factor, *offsets = (graph.constants[operand] for operand in node.input[1:])
@@ -42,16 +45,17 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 LAYER_NORMALISATION = Rewriting(
-    "layer normalisation as products and tables",
+    "layer or RMS normalisation as products and tables",
     "Difference, variance and the factor made of it are quantised, each with a scale of its own.",
     _spell,
-    ("LayerNormalization",),
+    ("LayerNormalization", "RMSNormalization"),
 )
 
 
 class _Written(NamedTuple):
-    """A layer normalisation that is written out: of what, with what, and all nodes that do it, in order."""
+    """A normalisation that is written out: its operator, of what, with what, and all nodes that do it, in order."""
 
+    operator: str
     source: str
     factor: np.ndarray
     offset: np.ndarray
@@ -60,7 +64,7 @@ class _Written(NamedTuple):
 
 
 def _spell_spelled(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """As PyTorch below operator set 17, Paddle, TensorFlow and JAX write it, from the mean on."""
+    """As PyTorch below operator set 17, Paddle, TensorFlow and JAX write it, from the first mean on."""
     found = _written_out(graph, node)
     if found is None:
         return None
@@ -70,39 +74,53 @@ def _spell_spelled(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
         for name, values in (("scale", found.factor), ("offset", found.offset))
     ]
     inputs = [found.source, *operands]
-    whole = helper.make_node("LayerNormalization", inputs, [target], node.name, axis=-1, epsilon=found.epsilon)
+    whole = helper.make_node(found.operator, inputs, [target], node.name, axis=-1, epsilon=found.epsilon)
     made = _spell(graph, whole)
     if made is not None:
-        for other in found.nodes[1:]:
-            graph.drop(other)
+        for other in found.nodes:
+            if other is not node:
+                graph.drop(other)
     return made
 
 
 def _written_out(graph: FloatGraph, node: NodeProto) -> _Written | None:
-    """What begins with this mean, if it is a layer normalisation of which nothing is read on the way."""
-    source = node.input[0]
+    """What begins with this mean, if it is a normalisation of which nothing is read on the way."""
+    if not _is_of_last_axis(graph, node):
+        return None
     difference = _only(graph, node.output[0], "Sub")
-    if not _is_of_last_axis(graph, node) or difference is None or list(difference.input) != [source, node.output[0]]:
+    if difference is None:
+        square = graph.maker(node.input[0])
+        if square is None or not _is_square(graph, square, square.input[0]):
+            return None
+        return _normalised(graph, "RMSNormalization", square.input[0], square.input[0], [square, node])
+    source = node.input[0]
+    if list(difference.input) != [source, node.output[0]]:
         return None
     centred = difference.output[0]
     square = next((one for one in graph.readers(centred) if _is_square(graph, one, centred)), None)
     variance = square and _only(graph, square.output[0], "ReduceMean")
     if variance is None or not _is_of_last_axis(graph, variance):
         return None
+    if len(graph.readers(centred)) != 2 or graph.is_output(centred):
+        return None
+    return _normalised(graph, "LayerNormalization", source, centred, [node, difference, square, variance])
+
+
+def _normalised(graph: FloatGraph, operator: str, source: str, centred: str, nodes: list[NodeProto]) -> _Written | None:
+    """What follows a variance, which the last node gives: ``centred`` divided by its root, factors and offsets."""
+    variance = nodes[-1]
     positive = _only(graph, variance.output[0], "Add")
     epsilon = positive and _other(graph, positive, variance.output[0])
     deviation = positive and _only(graph, positive.output[0], "Sqrt")
     if deviation is None or epsilon is None or epsilon.size != 1:
         return None
-    nodes, factor_of = [node, difference, square, variance, positive, deviation], deviation.output[0]
-    reciprocal = _only(graph, factor_of, "Reciprocal")
+    nodes, factor_of = [*nodes, positive, deviation], deviation.output[0]
+    reciprocal = _reciprocal(graph, factor_of)
     if reciprocal is not None:
         nodes, factor_of = [*nodes, reciprocal], reciprocal.output[0]
     quotient = _only(graph, factor_of, "Div" if reciprocal is None else "Mul")
     operands = [centred, factor_of]
     if quotient is None or [*quotient.input] not in (operands, operands[::-1] if reciprocal else operands):
-        return None
-    if len(graph.readers(centred)) != 2 or graph.is_output(centred):
         return None
     nodes.append(quotient)
     factor, offset = np.ones(1), np.zeros(1)
@@ -114,7 +132,16 @@ def _written_out(graph: FloatGraph, node: NodeProto) -> _Written | None:
     bias = total and _other(graph, total, nodes[-1].output[0])
     if bias is not None and _is_of_channels(graph, bias, source):
         nodes, offset = [*nodes, total], bias
-    return _Written(source, factor, offset, float(epsilon.reshape(())), nodes)
+    return _Written(operator, source, factor, offset, float(epsilon.reshape(())), nodes)
+
+
+def _reciprocal(graph: FloatGraph, name: str) -> NodeProto | None:
+    """The only reader of a tensor, if it is one divided by it."""
+    quotient = _only(graph, name, "Div")
+    if quotient is not None:
+        one = graph.constants.get(quotient.input[0])
+        return quotient if one is not None and one.size == 1 and one.reshape(()) == 1 else None
+    return _only(graph, name, "Reciprocal")
 
 
 def _only(graph: FloatGraph, name: str, operator: str) -> NodeProto | None:
@@ -149,7 +176,7 @@ def _is_of_channels(graph: FloatGraph, values: np.ndarray, source: str) -> bool:
 
 
 SPELLED_LAYER_NORMALISATION = Rewriting(
-    "layer normalisation that was written out, as products and tables",
+    "layer or RMS normalisation that was written out, as products and tables",
     LAYER_NORMALISATION.change,
     _spell_spelled,
     ("ReduceMean",),

@@ -1,0 +1,80 @@
+"""Attention of operator set 23 as matrix products and a softmax, which are rewritten further."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from .float_graph import FloatGraph, Rewriting, given, spelled
+
+#: A mask adds numbers down to here; whatever is to be left out altogether has less, which no scale of 8 bits has.
+_LEAST_MASK = -1e3
+
+
+def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    attributes, inputs = given(node), [*node.input, *[""] * 6][:6]
+    if any(inputs[4:]) or any(node.output[1:]) or attributes.get("is_causal", 0) or attributes.get("softcap", 0.0):
+        return None
+    name, mask = node.output[0], graph.constants.get(inputs[3])
+    shapes = [graph.shapes.get(operand, []) for operand in inputs[:3]]
+    if any(len(shape) not in (3, 4) or not all(shape) for shape in shapes) or {len(shape) for shape in shapes} == {
+        3,
+        4,
+    }:
+        return None
+    if inputs[3] and (mask is None or mask.dtype.kind != "f" or mask.min() < _LEAST_MASK):
+        return None
+    is_flat = len(shapes[0]) == 3
+    counts = {item.name: item.i for item in node.attribute}
+    keys = ("q_num_heads", "kv_num_heads", "kv_num_heads")
+    heads = [counts.get(key, 0) for key in keys] if is_flat else [shape[1] for shape in shapes]
+    if not all(heads) or heads[0] % heads[1]:
+        return None
+    size = shapes[0][2] // heads[0] if is_flat else shapes[0][3]
+    held = {
+        # Not called a scale: the quantised tensor gets one of that name.
+        "factor": np.array(attributes.get("scale", 1 / np.sqrt(size))),
+        # Of grouped queries, several read one head of the keys.
+        "heads": np.arange(heads[0], dtype=np.int64) // (heads[0] // heads[1]),
+        "joined": np.array([0, 0, -1], np.int64),
+    }
+    if mask is not None:
+        held["mask"] = mask.reshape(*[1] * (4 - mask.ndim), *mask.shape)
+    for part, count in zip("qkv", heads, strict=True):
+        held[f"{part}_shape"] = np.array([0, 0, count, -1], np.int64)
+    held = {key: graph.constant(f"{name}_{key}", array) for key, array in held.items()}
+    steps: list[tuple[str, list[str], str]] = []
+    attributes_of: dict[str, dict[str, Any]] = {}
+    for part, operand in zip("qkv", inputs, strict=False):
+        # Keys are turned, for the product.
+        order = ([0, 2, 3, 1] if is_flat else [0, 1, 3, 2]) if part == "k" else [0, 2, 1, 3]
+        is_turned, is_repeated = is_flat or part == "k", part != "q" and heads[0] != heads[1]
+        own: list[tuple[str, str, str, dict[str, Any]]] = [
+            *([("Reshape", held[f"{part}_shape"], "heads", {})] if is_flat else []),
+            *([("Transpose", "", "turned", {"perm": order})] if is_turned else []),
+            *([("Gather", held["heads"], "repeated", {"axis": 1})] if is_repeated else []),
+        ]
+        held[part] = operand
+        for operator, constant, result, more in own:
+            steps.append((operator, [held[part], *filter(None, [constant])], f"{part}_{result}"))
+            held[part], attributes_of[f"{part}_{result}"] = f"{part}_{result}", more
+    steps += [("MatMul", [held["q"], held["k"]], "products"), ("Mul", ["products", held["factor"]], "scores")]
+    steps += [("Add", ["scores", held["mask"]], "masked")] if mask is not None else []
+    steps += [("Softmax", [steps[-1][2]], "shares"), ("MatMul", ["shares", held["v"]], "values")]
+    if is_flat:
+        steps += [("Transpose", ["values"], "turned"), ("Reshape", ["turned", held["joined"]], "all")]
+        attributes_of["turned"] = {"perm": [0, 2, 1, 3]}
+    made = spelled(node, name, steps)
+    for one, (_, _, result) in zip(made, steps, strict=True):
+        one.attribute.extend(helper.make_attribute(*item) for item in attributes_of.get(result, {}).items())
+    return made
+
+
+ATTENTION = Rewriting(
+    "attention as matrix products and a softmax",
+    "Scores, shares and results are quantised, each with a scale of its own.",
+    _spell,
+    ("Attention",),
+)
