@@ -18,6 +18,8 @@ def refusal(data: bytes) -> str:
     return str(caught.value)
 
 
+#: The remedy of codes of two types.
+ONE_TYPE = "quantise all activations to one type, as `lutterfly quantize` does with the float model"
 #: What the message of a product in float ends with where float32 may decide on a code.
 POWERS = ", or use scales that are powers of two (Brevitas: FixedPoint quantisers, or export_qonnx)"
 

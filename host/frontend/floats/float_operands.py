@@ -39,7 +39,9 @@ def weights_of(source: Source, node: NodeProto) -> tuple[Int8, npt.NDArray[np.fl
     while dequantised is not None and dequantised.op_type in (*LAYOUT, *TRANSPARENT):
         dequantised = maker.get(dequantised.input[0])
     problem = OperandError(
-        f"the weights {name!r} of {label(node)} are no int8 codes times one scale for each output channel",
+        "weights",
+        name,
+        f"of {label(node)} are no int8 codes times one scale for each output channel",
         "symmetric int8 weights",
     )
     if dequantised is None or dequantised.op_type != "DequantizeLinear":
@@ -71,8 +73,9 @@ def bias_of(source: Source, node: NodeProto, unit: Float64) -> tuple[npt.NDArray
     wrong |= np.abs(whole) * _ROUNDINGS * UNIT >= 0.5
     if wrong.any():
         raise OperandError(
-            f"the bias {node.input[2]!r} of channel {int(wrong.argmax())} is no whole multiple of input scale times "
-            "weight scale",
+            "bias",
+            node.input[2],
+            f"of channel {int(wrong.argmax())} is no whole multiple of input scale times weight scale",
             "a bias quantised with that scale (Brevitas: bias_quant=Int32Bias)",
         )
     return whole.astype(np.int32), real

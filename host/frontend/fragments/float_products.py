@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto
 
-from ..reading.errors import FOLD_AFTER, ModelError, OperandError, UnsupportedError
+from ..reading.errors import FOLD_AFTER, ONE_TYPE, ModelError, OperandError, UnsupportedError
 from ..reading.measure import fix_batch, measure
 from ..reading.source import Source
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
@@ -52,6 +52,7 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
     node = next((node for node in fragment.nodes if node.name == name), None) if fragment else None
     if fragment is None or node is None:
         return ModelError(f"{given.name}: ONNX Runtime computes {name!r} in float; quantise its ends")
+    doubt = _as_given(given, node, doubt)
     begin = f"{given.name}: {label(node)}"
     products = [other for other in fragment.nodes if other.op_type in FLOAT_PRODUCTS]
     if len(products) > 1:
@@ -68,6 +69,19 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
             "after it"
         )
     return ModelError(_remedy(given, node, fragment, doubt))
+
+
+def _as_given(given: Source, node: NodeProto, doubt: UnsupportedError) -> UnsupportedError:
+    """A doubt of an operand with the user's name of it: where several nodes read it, ONNX Runtime makes others."""
+    at = next(
+        (at for at, kind, *_ in _OPERANDS if isinstance(doubt, OperandError) and kind.startswith(doubt.operand)), 0
+    )
+    if not isinstance(doubt, OperandError) or at >= len(node.input) or not node.input[at]:
+        return doubt
+    name = node.input[at]
+    others = [other for other in given.model.graph.node if name in other.input and other is not node]
+    own = f"one of its own, as {label(others[0])} reads it too: " if others else ""
+    return doubt.of(name, f"{own}{doubt.remedy}")
 
 
 def check_weights(given: Source, name: str) -> None:
@@ -125,7 +139,7 @@ def _cause(
     types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
     is_operand = isinstance(doubt, OperandError)
     if len(set(types)) > 1 and not is_operand:
-        return f"it reads {types[0]} and makes {types[-1]} codes", "quantise all activations to one type"
+        return f"it reads {types[0]} and makes {types[-1]} codes", ONE_TYPE
     for at, kind, wanted, remedy in _OPERANDS:
         codes = _codes_of(given, node, at)
         if codes is not None and codes in given.constants and given.constants[codes].dtype != wanted:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from onnx import NodeProto
 
 from ..reading.errors import ModelError
 from ..reading.source import Source
-from .fragments import LAYOUT, LINEAR, POINTWISE, Fragment
+from .fragments import LAYOUT, LINEAR, POINTWISE, Fragment, label
 
 
 def find_fragments(source: Source) -> list[Fragment]:
@@ -140,7 +140,22 @@ def _order(source: Source, fragments: list[Fragment]) -> list[Fragment]:
         ready = sorted(following)
     if len(done) < len(fragments):
         waiting = next(fragment for fragment, count in zip(fragments, missing, strict=True) if count)
-        raise ModelError(
-            f"{source.name}: {waiting.label} reads a float tensor past a quantised one; quantise every branch"
-        )
+        late = {name for fragment, count in zip(fragments, missing, strict=True) if count for name in fragment.outputs}
+        raise ModelError(f"{source.name}: {_bypass(source, waiting, late)}; quantise every branch")
     return [fragments[number] for number in done]
+
+
+def _bypass(source: Source, fragment: Fragment, late: Container[str]) -> str:
+    """What reads a float tensor of a fragment past quantised ones: together with what comes of codes that are ``late``.
+
+    These are computed from the fragment's own results.
+    """
+    behind = {name for name in fragment.inputs if name in late}
+    for node in fragment.nodes:
+        read = source.dynamic_inputs(node)
+        direct = [name for name in read if name not in behind and name not in late]
+        if behind.intersection(read):
+            if direct:
+                return f"{label(node)} reads the float tensor {direct[0]!r} past a quantised one"
+            behind |= set(node.output)
+    return f"{fragment.label} reads a float tensor past a quantised one"

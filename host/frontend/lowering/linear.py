@@ -16,7 +16,7 @@ from ..building.checks import check_layers
 from ..building.kernels import lower_product, lower_spatial
 from ..building.layout import Place
 from ..fragments.fragments import Fragment, Kind, label
-from ..reading.errors import ModelError
+from ..reading.errors import ONE_TYPE, ModelError
 from ..reading.source import Source
 
 
@@ -94,7 +94,7 @@ def check_one_type(source: Source, fragments: list[Fragment]) -> None:
             first.setdefault(str(source.types[fragment.inputs[0]]), fragment)
     if len(first) > 1:
         shown = " and ".join(f"{fragment.label} reads {kind} codes" for kind, fragment in first.items())
-        raise ModelError(f"{source.name}: {shown}; quantise all activations to one type")
+        raise ModelError(f"{source.name}: {shown}; {ONE_TYPE}")
 
 
 def constant(source: Source, node: NodeProto, position: int) -> np.ndarray | None:

@@ -23,6 +23,7 @@ ATTEND = (
     "quantise the float model with `lutterfly quantize`, which spells attention as products and a softmax where it has "
     "no is_causal, softcap, earlier keys or mask that leaves elements out, or end the quantised network before it"
 )
+ONE_TYPE = "quantise all activations to one type, as `lutterfly quantize` does with the float model"
 REPLACE = "replace it, or end the quantised network before it"
 
 
@@ -46,4 +47,24 @@ class UnsupportedError(Exception):
 
 
 class OperandError(UnsupportedError):
-    """The weights or the bias of a product are no integers."""
+    """The weights or the bias of a product are no integers.
+
+    Parameters
+    ----------
+    operand : str
+        Which of them, for messages.
+    name : str
+        Of the tensor.
+    problem : str
+        What it is, as a sentence goes on behind the name.
+    remedy : str
+    """
+
+    def __init__(self, operand: str, name: str, problem: str, remedy: str):
+        super().__init__(f"the {operand} {name!r} {problem}", remedy)
+        self.operand = operand
+        self.problem = problem
+
+    def of(self, name: str, remedy: str) -> OperandError:
+        """The same of a tensor that the user calls otherwise than ONNX Runtime does."""
+        return OperandError(self.operand, name, self.problem, remedy)

@@ -19,7 +19,7 @@ from ...building.elements import as_other
 from ...building.layout import Place
 from ...fragments.fragments import Fragment
 from ...reading.cut import cut
-from ...reading.errors import UnsupportedError
+from ...reading.errors import ONE_TYPE, UnsupportedError
 from ...reading.source import Source
 
 
@@ -99,7 +99,7 @@ def check_types(source: Source, names: Sequence[str], operator: str) -> None:
     if len({source.types[name] for name in names}) == 1:
         return
     if has_unsigned(source.file.proto):
-        raise UnsupportedError("its operands are int8 and uint8", "quantise all activations to one type")
+        raise UnsupportedError("its operands are int8 and uint8", ONE_TYPE)
     raise UnsupportedError(
         "ONNX Runtime makes one of its operands uint8, as it does between QuantizeLinear and DequantizeLinear in files "
         "without a product in QDQ form, and computes in float",
