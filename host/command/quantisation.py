@@ -3,6 +3,7 @@
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +13,22 @@ from ..files.phrases import macs_of, prediction_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
 from ..model.arrays import sample_count
-from ..model.model import Model
 from ..model.model_file import read_model_file
 from ..session.loading import load
 from .answer import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ..quantize.calibration import Split
+    from ..quantize.layer_errors import LayerError
     from ..quantize.rewriting import Rewriting
     from ..quantize.static_quantisation import Quantised
 
 #: Nodes that are named for each rewriting; JSON has all.
 _SHOWN = 3
+#: From this relative error of an output on, `quantize` says which layer loses most.
+_WARNED = 0.1
 
 
 def quantize(
@@ -43,7 +46,7 @@ def quantize(
     from ..model.mac_share import mac_share
     from ..model.runtime import silence_others
     from ..model.whole_samples import with_axis
-    from ..quantize import float_model, static_quantisation
+    from ..quantize import float_model, layer_errors, static_quantisation
     from ..quantize.batch import check_batch
     from ..quantize.calibration import split
     from ..quantize.half_floats import in_float32
@@ -73,12 +76,16 @@ def quantize(
     opened = quantised.model
     write_whole(target, quantised.file.data)
     errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
-    text, values = _quantised(target, quantised, errors, parts)
+    layers, warnings = [], [*parts.warnings]
+    if per_layer or plot or max(errors.values(), default=0) >= _WARNED:
+        layers = layer_errors.layer_errors(quantised.prepared, opened.proto, parts.judging, progress)
+        warnings += _inaccurate(errors, layers)
+    text, values = _quantised(target, quantised, errors, parts, warnings)
     if was_half:
         text = ["float16 and bfloat16 were made float32 first: inputs and outputs of the result are float32", *text]
     values["was_half"] = was_half
     if per_layer or plot:
-        more, shown = _layer_by_layer(model.name, quantised, opened, parts, plot, progress)
+        more, shown = _layer_by_layer(model.name, layers, parts.judges, plot)
         text, values = text + more, values | shown
     progress("compiling")
     try:
@@ -89,17 +96,17 @@ def quantize(
     program, share = loaded.program, mac_share(loaded.program, loaded.parts)
     text += [prediction_text(program, found.multipliers), *share.lines()]
     values |= {"predicted_cycles": program.predicted_cycles, "macs": macs_of(program), **share.values()}
-    values["warnings"] = [*parts.warnings, *share.warnings]
+    values["warnings"] = [*warnings, *share.warnings]
     return Answer("\n".join(text), values)
 
 
 def _quantised(
-    target: Path, quantised: Quantised, errors: Mapping[str, float], parts: Split
+    target: Path, quantised: Quantised, errors: Mapping[str, float], parts: Split, warnings: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """What was rewritten and quantised, and how well."""
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.file.data), "relative_errors": errors}
-    values |= {"judging_samples": judges, "judges": parts.judges, "warnings": parts.warnings}
+    values |= {"judging_samples": judges, "judges": parts.judges, "warnings": warnings}
     values["rewritten"] = [
         {"node": one.label, "as": one.rewriting.title, "change": one.rewriting.change} for one in quantised.rewritten
     ]
@@ -111,23 +118,47 @@ def _quantised(
             f"output {name}: {error:.2%} from the float model's, on {parts.judges} (root mean square of {judges})"
             for name, error in errors.items()
         ),
-        *(f"warning: {warning}" for warning in parts.warnings),
+        *(f"warning: {warning}" for warning in warnings),
     ]
     return text, values
 
 
+def _inaccurate(errors: Mapping[str, float], layers: Sequence[LayerError]) -> list[str]:
+    """A warning of outputs that are far from the float model's, with the input or layer where that arises."""
+    from ..quantize.layer_errors import worst
+
+    far = [f"output {name} is {error:.1%} from the float model's" for name, error in errors.items() if error >= _WARNED]
+    if not far:
+        return []
+    # What an input loses no layer does.
+    lost = [one for one in layers if one.inputs_noise is None and one.noise <= -20 * math.log10(_WARNED)]
+    if lost:
+        given = min(lost, key=lambda one: one.noise)
+        cause = (
+            f"{given.label} itself is {10 ** (-given.noise / 20):.1%} from what it was, in front of any layer; "
+            "calibrate with samples that reach as far as those that measure the error, and without outliers"
+        )
+    else:
+        least = worst(layers)
+        cause = (
+            f"{least.label} loses most, {least.lost:.1f} dB (--per-layer shows all layers); calibrate with more "
+            "typical samples, or train the network so that what this layer reads and computes has channels of like "
+            "ranges"
+        )
+    return [f"{', '.join(far)}: {cause}"]
+
+
 def _layer_by_layer(
-    name: str, quantised: Quantised, opened: Model, parts: Split, plot: Path | None, progress: Progress
+    name: str, layers: Sequence[LayerError], judges: str, plot: Path | None
 ) -> tuple[list[str], dict[str, Any]]:
     """Float and int8 layer by layer, as a table and perhaps as a page."""
-    from ..quantize import layer_errors, layer_table
+    from ..quantize import layer_table
 
-    errors = layer_errors.layer_errors(quantised.prepared, opened.proto, parts.judging, progress)
-    text, values = [layer_table.layer_table(errors)], {"layers": layer_table.layer_values(errors)}
+    text, values = [layer_table.layer_table(layers)], {"layers": layer_table.layer_values(layers)}
     if plot:
         from ..report.layer_errors import plot as draw
 
-        write_whole(plot, draw(name, errors, parts.judges).encode())
+        write_whole(plot, draw(name, layers, judges).encode())
         return [*text, f"plot: {plot}"], values | {"plot": str(plot)}
     return text, values
 

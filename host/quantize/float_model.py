@@ -18,6 +18,7 @@ from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
+from .normalised_rows import normalised_rows
 from .rewriting import Rewritten, rewrite
 from .rewriting.norms.group_norm import as_instances
 
@@ -74,8 +75,13 @@ def _check_float(model: onnx.ModelProto, name: str) -> None:
             )
 
 
-def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.ModelProto, list[Rewritten]]:
-    """The model with constants computed, batch normalisation folded and shapes known, rewritten, and what was."""
+def prepare(
+    model: onnx.ModelProto, name: str, folder: Path, samples: Mapping[str, np.ndarray] | None = None
+) -> tuple[onnx.ModelProto, list[Rewritten]]:
+    """The model with constants computed, batch normalisation folded and shapes known, rewritten, and what was.
+
+    Normalisations whose sizes vary much in the samples are spelled otherwise.
+    """
     version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     if version < _OPSET:
         try:
@@ -95,7 +101,7 @@ def prepare(model: onnx.ModelProto, name: str, folder: Path) -> tuple[onnx.Model
     onnx.save(model, source)
     quant_pre_process(source, target, skip_symbolic_shape=True)
     model = onnx.load(target)
-    found = rewrite(model)
+    found = rewrite(model, normalised_rows(model, samples) if samples else {})
     drop_unread(model)
     return model, found
 

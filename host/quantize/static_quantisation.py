@@ -153,7 +153,7 @@ def _quantised(
 ) -> Quantised:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        (prepared, rewritten), target = prepare(model, name, folder), folder / "quantised.onnx"
+        (prepared, rewritten), target = prepare(model, name, folder, samples), folder / "quantised.onnx"
         groups = [group for one in rewritten for group in one.alike]
         uncut = {key: value for one in rewritten for key, value in one.uncut.items()}
         difference = _check_rewritten(model, prepared, uncut, samples, name)

@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.host.command.main import main
+from lutterfly.host.quantize import layer_errors
 from lutterfly.host.quantize.layer_errors import LayerError, worst
 
 LAYERS = 5
@@ -94,6 +95,34 @@ def test_the_bad_layer_is_seen(bad: int, tmp_path: Path, capsys: pytest.CaptureF
     page = plot.read_text()
     assert f"{least['lost_db']:.1f} dB" in page
     assert all(f"r{at}" in page for at in range(LAYERS - 1))
+
+
+def test_a_great_error_is_a_warning_that_names_the_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a word for layers in the command; as text and as JSON, and it is a success all the same."""
+    found = [word for word in words(tmp_path, 2) if word != "--per-layer"]
+    assert main([*found, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    error = values["relative_errors"]["y"]
+    (warning,) = (text for text in values["warnings"] if "float model's" in text)
+    assert error >= 0.1
+    assert warning.startswith(f"output y is {error:.1%} from the float model's: Conv 'conv3' loses most, ")
+    assert "layers" not in values
+    assert main(found) == 0
+    assert f"warning: {warning}" in capsys.readouterr().out.splitlines()
+
+
+def test_layers_of_a_good_network_are_not_compared_unasked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> list[LayerError]:
+        raise AssertionError("layers were compared")
+
+    monkeypatch.setattr(layer_errors, "layer_errors", refused)
+    found = [word for word in words(tmp_path, None) if word != "--per-layer"]
+    assert main([*found, "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["relative_errors"]["y"] < 0.1
+    assert values["warnings"] == []
 
 
 def test_decibels_are_those_of_powers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import onnx
 
+from ..normalised_rows import NormalisedRows
 from .affine import AFFINE
 from .attention import ATTENTION
 from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
@@ -54,11 +55,14 @@ REWRITINGS: tuple[Rewriting, ...] = (
 )
 
 
-def rewrite(model: onnx.ModelProto) -> list[Rewritten]:
-    """Rewrite a float model whose shapes are known, and tell what was rewritten."""
+def rewrite(model: onnx.ModelProto, rows: NormalisedRows) -> list[Rewritten]:
+    """Rewrite a float model whose shapes are known, and tell what was rewritten.
+
+    ``rows`` are values of what is normalised; there are none without samples.
+    """
     found: list[Rewritten] = []
     for rewriting in REWRITINGS:
-        graph, nodes, count = FloatGraph(model), [], len(found)
+        graph, nodes, count = FloatGraph(model, rows), [], len(found)
         for node in graph.nodes:
             if graph.is_dropped(node):
                 continue

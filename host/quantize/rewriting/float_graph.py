@@ -9,6 +9,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from ..normalised_rows import NormalisedRows
+
 
 @dataclass(frozen=True)
 class Rewriting:
@@ -91,12 +93,14 @@ class FloatGraph:
     masks : list of Mask
         Where it notes those that were added.
     outputs : set of str
+    rows : mapping of (str, tuple of int) to array
+        Values of what is normalised, as :func:`~..normalised_rows.normalised_rows` gives them.
     opsets : list of OperatorSetIdProto
     ir_version : int
         Those of the model.
     """
 
-    def __init__(self, model: onnx.ModelProto):
+    def __init__(self, model: onnx.ModelProto, rows: NormalisedRows):
         graph = model.graph
         self.nodes = list(graph.node)
         self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
@@ -104,6 +108,7 @@ class FloatGraph:
             value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
             for value in (*graph.input, *graph.value_info, *graph.output)
         }
+        self.rows = rows
         self.opsets, self.ir_version = list(model.opset_import), model.ir_version
         self.alike: list[list[str]] = []
         self.uncut: dict[str, float] = {}

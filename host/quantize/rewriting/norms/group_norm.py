@@ -10,16 +10,21 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from ..float_graph import FloatGraph, Rewriting, depthwise, given, spelled
+from .passes import Step, normalising
 
 
 class _Groups(NamedTuple):
-    """What is normalised: a map, in groups of channels, and what each channel is multiplied by and gets added."""
+    """What is normalised, a map in groups of channels, and what each channel is multiplied by and gets added.
+
+    ``rows`` are values of the groups in the samples, where they are known.
+    """
 
     source: str
     target: str
     groups: int
     factor: np.ndarray
     offset: np.ndarray
+    rows: np.ndarray | None
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -31,25 +36,18 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     target, ones = found.target, [1] * len(sizes)
     groups = np.repeat(np.eye(found.groups), channels // found.groups, axis=0)
     weights = (groups @ groups.T * (found.groups / channels)).reshape(channels, channels, *ones)
-    held = {
-        "weights": graph.constant(f"{target}_groups", weights),
-        "epsilon": graph.constant(f"{target}_epsilon", np.array(given(node).get("epsilon", 1e-5))),
-    }
-    together = found.groups < channels
-    steps = [("GlobalAveragePool", [found.source], "mean")]
-    steps += [("Conv", ["mean", held["weights"]], "group_mean")] if together else []
-    steps += [
-        ("Sub", [found.source, steps[-1][2]], "difference"),
-        ("Mul", ["difference", "difference"], "square"),
-        ("GlobalAveragePool", ["square"], "variance"),
-    ]
-    steps += [("Conv", ["variance", held["weights"]], "group_variance")] if together else []
-    steps += [
-        ("Add", [steps[-1][2], held["epsilon"]], "positive"),
-        ("Sqrt", ["positive"], "deviation"),
-        ("Reciprocal", ["deviation"], "factor"),
-        ("Mul", ["difference", "factor"], "normalised"),
-    ]
+    held, is_together = graph.constant(f"{target}_groups", weights), found.groups < channels
+
+    def averaged(operand: str, result: str) -> list[Step]:
+        joined = [("Conv", [result, held], f"group_{result}")] if is_together else []
+        return [("GlobalAveragePool", [operand], result), *joined]
+
+    def centred(operand: str, result: str) -> list[Step]:
+        mean = averaged(operand, "mean")
+        return [*mean, ("Sub", [operand, mean[-1][2]], result)]
+
+    epsilon = given(node).get("epsilon", 1e-5)
+    steps = normalising(graph, target, found.source, epsilon, found.rows, centred=centred, averaged=averaged)
     if (found.factor == 1).all() and not found.offset.any():
         return spelled(node, target, steps)
     made = spelled(node, f"{target}_normalised", steps)
@@ -75,7 +73,8 @@ def _found(graph: FloatGraph, node: NodeProto) -> _Groups | None:
     if not channels:
         return None
     factor, offset = (np.repeat(values, channels // groups) for values in (factor, offset))
-    return _Groups(source, target, groups, factor, offset)
+    rows = graph.rows.get((node.input[0], tuple(range(2, len(graph.shapes[node.input[0]])))))
+    return _Groups(source, target, groups, factor, offset, rows)
 
 
 def as_instances(model: onnx.ModelProto) -> None:
@@ -136,7 +135,7 @@ def _as_instances(model: onnx.ModelProto, node: NodeProto, rank: int) -> list[No
 
 GROUP_NORMALISATION = Rewriting(
     "instance or group normalisation as averages, products and tables",
-    "Means, differences, variances and the factors made of them are quantised, each with a scale of its own.",
+    "Means, differences, variances and factors have a scale each; in two passes where sizes differ much.",
     _spell,
     ("GroupNormalization", "InstanceNormalization"),
 )
