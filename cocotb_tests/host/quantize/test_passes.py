@@ -154,12 +154,21 @@ def test_within_3_db_of_the_normalisation_in_float(case: str, seed: int, tmp_pat
 
 
 @needs_reference
-@pytest.mark.parametrize("case", ["tokens", "roots of tokens", "channels"])
+@pytest.mark.parametrize("case", ["tokens", "channels"])
 def test_one_pass_loses_more(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, values = CASES[case](0)
     monkeypatch.setattr(passes, "best_spelling", lambda rows, epsilon, **_: Spelling())
     ours = error(model, quantize(model.SerializeToString(), values), values)
     assert 20 * np.log10(ours / error(model, static(model, values, tmp_path), values)) > 6
+
+
+@needs_reference
+def test_one_pass_loses_more_of_roots(monkeypatch: pytest.MonkeyPatch) -> None:
+    """onnxruntime.quantization has no scales for them either, so that these are held against one another."""
+    model, values = roots(0, 0.8)
+    ours = error(model, quantize(model.SerializeToString(), values), values)
+    monkeypatch.setattr(passes, "best_spelling", lambda rows, epsilon, **is_centred: Spelling(**is_centred))
+    assert error(model, quantize(model.SerializeToString(), values), values) > 2 * ours
 
 
 @needs_reference
