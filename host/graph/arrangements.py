@@ -141,6 +141,8 @@ def _side(axis: int, size: int, target: Shape, pieces: Sequence[Selection]) -> _
     outputs = target[axis]
     least, most = np.full(outputs, size), np.full(outputs, -1)
     for part in pieces:
+        if part.code is not None:
+            continue
         rows, columns = part.within(range(target[0]), range(target[1]))
         found = part.elements(rows, columns)[axis]
         others = tuple(other for other in range(3) if other != axis)
@@ -148,10 +150,12 @@ def _side(axis: int, size: int, target: Shape, pieces: Sequence[Selection]) -> _
         own = [part.written.rows(rows), part.written.columns(columns)][axis]
         least[own] = np.minimum(least[own], whole.min(axis=others))
         most[own] = np.maximum(most[own], whole.max(axis=others))
-    best = _Side(size, 1, 0, outputs)
+    best, taken = _Side(size, 1, 0, outputs), np.flatnonzero(most >= 0)
+    if not taken.size:
+        return best
     for stride, up in ((1, 1), (max(size // outputs, 1), 1), (1, max(outputs // size, 1))):
         at = np.arange(outputs) // up * stride
-        first, last = int((least - at).min()), int((most - at).max())
+        first, last = int((least - at)[taken].min()), int((most - at)[taken].max())
         if outputs % up == 0 and last - first + 1 < best.kernel:
             best = _Side(last - first + 1, stride, -first, up)
     return best

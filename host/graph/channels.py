@@ -96,6 +96,8 @@ class Selection:
     along : tuple of Vector or None
         How far it is in the input to the next row, column and channel of the output, where that is not the steps of
         ``read`` and ``step``: elements change their axes then.
+    code : int or None
+        What all elements are, where none is taken of an input.
     """
 
     source: int
@@ -109,6 +111,7 @@ class Selection:
     size: tuple[int, int] | None = None
     spread: int = 1
     along: tuple[Vector, Vector, Vector] | None = None
+    code: int | None = None
 
     @property
     def sources(self) -> range:
@@ -165,13 +168,14 @@ class Selection:
         if not own:
             return None
         row = self.written.row + own.start * self.written.steps[0] - rows.start
-        start = np.array([self.read.row - read.start, self.read.column, self.first]) + own.start * np.array(
-            self.vectors[0]
-        )
-        return dataclasses.replace(
+        part = dataclasses.replace(
             self,
-            read=Phase(int(start[0]), int(start[1]), self.read.steps),
-            first=int(start[2]),
             written=Phase(row, self.written.column, self.written.steps),
             size=None if self.size is None else (len(own), self.size[1]),
         )
+        if self.code is not None:
+            return part
+        start = np.array([self.read.row - read.start, self.read.column, self.first]) + own.start * np.array(
+            self.vectors[0]
+        )
+        return dataclasses.replace(part, read=Phase(int(start[0]), int(start[1]), self.read.steps), first=int(start[2]))

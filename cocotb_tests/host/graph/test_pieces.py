@@ -31,7 +31,13 @@ CASES: dict[str, tuple[np.ndarray, int, tuple[tuple[int, int], ...]]] = {
     "every second": (EVERY[::2, 1::2], 1, ((1, 1), (2, 2), (1, 1))),
     "reflected": (surrounded(mode="reflect"), 6, ((6, 4), (1, 1), (9, 6))),
     "edge": (surrounded(mode="edge"), 6, ((4, 3), (1, 1), (1, 1))),
-    "constant": (surrounded(constant_values=FIVE), 4, ((6, 4), (1, 1), (9, 6))),
+    "constant": (surrounded(constant_values=FIVE), 4, ((1, 1), (1, 1), (1, 1))),
+    "constant channels": (
+        np.pad(EVERY, ((0, 0), (0, 0), (1, 15)), constant_values=FIVE),
+        3,
+        ((1, 1), (1, 1), (1, 1)),
+    ),
+    "nothing but a code": (np.full((7, 4, 3), FIVE), 1, ((6, 4), (1, 1), (7, 4))),
     "rows to channels": (FIRST.reshape(24, 3, WIDTH).transpose(1, 2, 0), 2, ((4, 1), (1, 1), (1, 1))),
     "channels to rows": (FIRST.reshape(6, 12, WIDTH).transpose(1, 2, 0), 2, ((6, 1), (1, 1), (12, 1))),
     "unshuffled": (

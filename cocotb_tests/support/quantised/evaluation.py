@@ -110,6 +110,9 @@ def _element_by_element(layer: Arrange, sources: list[np.ndarray], graph: Graph)
         for (i, row), (j, column), k in itertools.product(enumerate(rows), enumerate(columns), range(part.channels)):
             if part.size and (i >= part.size[0] or j >= part.size[1]):
                 continue
+            if part.code is not None:
+                found[row, column, part.target + k * part.spread] = part.code
+                continue
             ways = zip((i, j, k), part.vectors, strict=True)
             start = np.array([part.read.row, part.read.column, part.first])
             code = sources[part.source][tuple(start + sum(np.multiply(count, way) for count, way in ways))]

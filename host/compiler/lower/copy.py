@@ -17,7 +17,7 @@ from ..data.constant import Constant
 from ..data.job import Job
 from ..data.network import Network, check_begins_at_byte
 from ..data.operation import Lowering, Operation
-from ..data.storage import Storage
+from ..data.storage import NO_ADDRESSES, Storage
 from ..steps.fields import Codes, Loop, Tiles, compute_fields
 from ..steps.images import identity_parameters, step_list
 
@@ -37,6 +37,7 @@ def copies(network: Network, layer: Layer) -> list[Selection]:
         is_apart = max(part.step, part.spread) > 1 < part.channels
         return (
             part.table is None
+            and part.code is None
             and part.along is None
             and not is_apart
             and source.of(part.first, part.read) == target.of(part.target, part.written)
@@ -50,9 +51,10 @@ def copies(network: Network, layer: Layer) -> list[Selection]:
 
 def _check_begins_at_bytes(network: Network, layer: Layer, part: Selection) -> None:
     source, end = layer.inputs[part.source], part.first + part.channels
-    check_begins_at_byte(network, layer, source, part.first)
-    if end < network.graph.tensors[source].shape[2]:
-        check_begins_at_byte(network, layer, source, end)
+    if part.code is None:
+        check_begins_at_byte(network, layer, source, part.first)
+        if end < network.graph.tensors[source].shape[2]:
+            check_begins_at_byte(network, layer, source, end)
     check_begins_at_byte(network, layer, layer.output, part.target)
 
 
@@ -112,26 +114,32 @@ class CopyOperation(Operation):
     def _copy(self, job: Job, part: Selection, rows: range, columns: range, table: int | None) -> Command:
         """The command of a copy of some of its rows and columns; ``table`` is counted from the job's first one."""
         source, target = job.sources[part.source], job.target
-        if part.along is None:
-            reads = source.addresses(part.read.rows(rows), part.read.columns(columns), part.sources)
-        else:
-            reads = source.addresses_of(part.elements(rows, columns))
         writes = target.addresses(part.written.rows(rows), part.written.columns(columns), part.targets)
-        down, across, aside = (source.distance(vector) for vector in part.vectors)
         below, beside = part.written.steps
         run = self._run(part)
+        # Whatever is read where no element is taken, at the address 0 or elsewhere, the clamp makes the code of it.
+        reads, first, codes = NO_ADDRESSES, 0, Codes(low=part.code, high=part.code)
+        down = across = along_tiles = 0
+        if part.code is None:
+            if part.along is None:
+                reads = source.addresses(part.read.rows(rows), part.read.columns(columns), part.sources)
+            else:
+                reads = source.addresses_of(part.elements(rows, columns))
+            first, codes = int(reads[0]), Codes(table=table)
+            down, across, aside = (source.distance(vector) for vector in part.vectors)
+            along_tiles = run * aside if run == 1 else run
         fields = compute_fields(
             job,
             MAXIMUM,
             steps=1,
-            source=int(reads[0]),
+            source=first,
             destination=int(writes[0]),
-            tiles=Tiles(self._bytes(part), run, run * aside if run == 1 else run, spread=part.spread),
+            tiles=Tiles(self._bytes(part), run, along_tiles, spread=part.spread),
             windows=(
                 Loop(len(rows), down, below * target.row_pitch),
                 Loop(len(columns), across, beside * target.pixel_pitch),
             ),
-            codes=Codes(table=table),
+            codes=codes,
         )
         return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
 

@@ -40,7 +40,7 @@ def _maker(graph: Graph, copy: Layer) -> Layer | None:
     """The layer whose output a copy takes apart into phases, if nothing else reads that."""
     pieces, name = copy.selections(graph.tensors), copy.input
     taken = sorted(channel for part in pieces for channel in part.sources)
-    is_apart = len(copy.inputs) == 1 and all(part.read == Phase() for part in pieces)
+    is_apart = len(copy.inputs) == 1 and all(part.read == Phase() and part.code is None for part in pieces)
     tensor = graph.tensors[name]
     if not is_apart or len(pieces) < 2 or taken != [*range(tensor.shape[2])] or tensor.bits != CODE_BITS:
         return None

@@ -128,7 +128,10 @@ def add_arrangement(
             "move whole rows, columns or channels, or move them at an end of the network",
         )
     if table is not None:
-        pieces = tuple(dataclasses.replace(part, table=composed(table, part.table)) for part in layer.pieces)
+        pieces = tuple(
+            dataclasses.replace(part, table=composed(table, part.table)) if part.code is None else part
+            for part in layer.pieces
+        )
         layer = dataclasses.replace(layer, pieces=pieces)
     if like is None:
         build.graph.tensors[name] = dataclasses.replace(tensors[0], name=name, shape=moved.shape, views=())

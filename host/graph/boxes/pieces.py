@@ -88,6 +88,12 @@ class _Radix:
     def selection(self, box: _Box) -> Selection:
         """A box as what is copied."""
         source, rest = divmod(box.key, self.source)
+        written = Phase(box.row, box.column, box.steps)
+        if source >= len(self.shapes):
+            code = source - len(self.shapes) - 128
+            return Selection(
+                0, 0, box.channels, box.target, written=written, size=box.size, spread=box.spread, code=code
+            )
         row, rest = divmod(rest, self.row)
         column, channel = divmod(rest, self.column)
         counts = (*box.size, box.channels)
@@ -96,12 +102,6 @@ class _Radix:
             self.vector(difference) if count > 1 else own
             for difference, count, own in zip(box.differences, counts, plain, strict=True)
         )
-        table = None
-        if source >= len(self.shapes):
-            # Elements that are always there, whose codes become the one.
-            table = np.full(256, source - len(self.shapes) - 128, np.int8)
-            source, fits = 0, box.channels <= self.shapes[0][2]
-            vectors = ((0, 0, 0), (0, 0, 0), (0, 0, int(fits)))
         (down, a, b), (c, across, d), (e, f, step) = vectors
         is_apart = (a, b, c, d, e, f) == (0,) * 6 and min(down, across, step) > 0
         return Selection(
@@ -109,10 +109,9 @@ class _Radix:
             channel,
             box.channels,
             box.target,
-            table,
-            step if is_apart else 1,
-            Phase(row, column, (down, across) if is_apart else (1, 1)),
-            Phase(box.row, box.column, box.steps),
+            step=step if is_apart else 1,
+            read=Phase(row, column, (down, across) if is_apart else (1, 1)),
+            written=written,
             size=box.size,
             spread=box.spread,
             along=None if is_apart else vectors,

@@ -43,7 +43,7 @@ class Arrange(Rearrange):
             down, across, aside = part.vectors
             for number, target in enumerate(part.targets):
                 row, column = part.read.row + number * aside[0], part.read.column + number * aside[1]
-                key = row, column, down, across, part.written, part.size, part.image
+                key = row, column, down, across, part.written, part.size, part.image, part.code
                 start = dataclasses.replace(part, read=part.read._replace(row=row, column=column))
                 found.setdefault(key, (start, {}))[1][target] = part.first + number * aside[2]
         return found
@@ -51,8 +51,10 @@ class Arrange(Rearrange):
     def order_in_runs(self, shape: Shape, outputs: Channels, inputs: Channels) -> Channels:
         """Sorted by where they lie in the input, if that costs less."""
         places, found = np.argsort(inputs), {}
-        for _, channels in self._bundles().values():
-            for target in sorted(channels, key=lambda target: places[channels[target]]):
+        # What is taken of no input goes where there is room.
+        for start, channels in sorted(self._bundles().values(), key=lambda bundle: bundle[0].code is not None):
+            by_place = None if start.code is not None else lambda target, channels=channels: places[channels[target]]
+            for target in sorted(channels, key=by_place):
                 found.setdefault(target)
         orders = outputs, np.array([*found])
         return min(orders, key=lambda order: cost_of(self.reordered(order, inputs).pieces, shape))
@@ -63,12 +65,17 @@ class Arrange(Rearrange):
             return self
         places, sources, pieces = np.argsort(outputs), np.argsort(inputs), []
         for start, channels in self._bundles().values():
-            moved = sorted((int(places[target]), int(sources[channel])) for target, channel in channels.items())
+            # What is taken of no input lies in runs wherever its places do.
+            taken_at = {
+                target: places[target] if start.code is not None else sources[channels[target]] for target in channels
+            }
+            moved = sorted((int(places[target]), int(place)) for target, place in taken_at.items())
             (down, across, _), is_plain = start.vectors, start.along is None
             for targets, taken in channel_runs(*np.array(moved).T):
                 step = taken.step if is_plain else 1
                 along = None if is_plain else (down, across, (0, 0, taken.step))
-                new = {"first": taken[0], "channels": len(targets), "target": targets[0], "step": step, "along": along}
+                first = taken[0] if start.code is None else 0
+                new = {"first": first, "channels": len(targets), "target": targets[0], "step": step, "along": along}
                 pieces.append(dataclasses.replace(start, **new, spread=targets.step))
         return dataclasses.replace(self, pieces=tuple(pieces))
 
@@ -78,5 +85,5 @@ class Arrange(Rearrange):
         """As of any move; and the output in the input, where it is some neighbouring channels of that."""
         yield from super().view_choices(layers, tensors, place_of)
         (part, *more), is_run = self.pieces, self.is_in_runs
-        if not more and is_run and part.keeps_pixels and part.table is None:
+        if not more and is_run and part.keeps_pixels and part.table is None and part.code is None:
             yield {self.output: Place(self.input, part.first)}

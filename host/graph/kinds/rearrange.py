@@ -18,14 +18,14 @@ from ..tensor import Int8, Shape, Tensor
 
 @dataclass(frozen=True, eq=False)
 class Rearrange(Layer):
-    """Each element of the output is one of an input.
+    """Each element of the output is one of an input, or has a code of its own.
 
     Attributes
     ----------
     title : str
         What it is called.
     pieces : tuple of Selection
-        Which elements become which. Together they are the output, each element once.
+        Which elements become which, and which always have one code. Together they are the output, each element once.
     """
 
     title: str
@@ -43,8 +43,11 @@ class Rearrange(Layer):
         result = np.empty((height, width, channels), np.int8)
         for part in self.pieces:
             rows, columns = part.within(range(height), range(width))
-            taken = values[self.inputs[part.source]][tuple(part.elements(rows, columns))]
             places = np.ix_(part.written.rows(rows), part.written.columns(columns), part.targets)
+            if part.code is not None:
+                result[places] = part.code
+                continue
+            taken = values[self.inputs[part.source]][tuple(part.elements(rows, columns))]
             result[places] = looked_up(taken, part.table)
         return {self.output: result}
 
@@ -57,7 +60,7 @@ class Rearrange(Layer):
         height, width, channels = tensors[self.inputs[part.source]].shape
         rows, columns = part.within(*map(range, tensors[self.output].shape[:2]))
         is_whole = part.read == WHOLE and part.along is None and (len(rows), len(columns)) == (height, width)
-        is_alike = part.spread == 1 and part.table is None
+        is_alike = part.spread == 1 and part.table is None and part.code is None
         return is_whole and is_alike and [*part.sources] == [*range(channels)]
 
     def with_selections(self, inputs: Sequence[str], selections: Sequence[Selection]) -> Rearrange:

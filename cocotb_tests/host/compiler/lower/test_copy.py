@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.oracles.execution import exact_plan
+from cocotb_tests.support.oracles.measured import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from cocotb_tests.support.quantised.random_graphs import random_arranged
+from lutterfly.golden.isa import Opcode
+from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.graph import Place, Window
+from lutterfly.host.graph import Graph, Place, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
@@ -84,6 +87,7 @@ def mirrored(height: int, width: int, channels: int) -> dict[str, np.ndarray]:
         "reflected": np.pad(every, ((2, 1), (1, 2), (0, 0)), mode="reflect"),
         "edge": np.pad(every, ((1, 2), (0, 3), (0, 0)), mode="edge"),
         "another value": np.pad(every, ((1, 1), (2, 0), (0, 0)), constant_values=-129 - 77),
+        "more channels": np.pad(every, ((0, 0), (0, 0), (2, 17)), constant_values=-129 + 128),
         "every second": every[1::2, ::2],
         "rows to channels": every.reshape(height // 2, 2, width, channels)
         .swapaxes(1, 2)
@@ -105,6 +109,35 @@ def test_arrangements_whole_and_in_parts(name: str) -> None:
     whole, cut = exact_plan(graph, large), exact_plan(graph, small)
     assert bool(cut.cuts) == (name != "every second")
     assert not whole.cuts
+
+
+def widened(shape: tuple[int, int, int], channels: int) -> Graph:
+    """A map, with more channels of one code, between convolutions."""
+    every = np.arange(np.prod(shape)).reshape(shape)
+    maker = GraphMaker((*shape[:2], 3))
+    moved = np.pad(every, ((0, 0), (0, 0), (0, channels - shape[2])), constant_values=-129 - 77)
+    wide = maker.arranged(moved, maker.convolution("x", shape[2], Window((1, 1))))
+    return maker.finish(maker.convolution(wide, 8, Window((1, 1))))
+
+
+def test_a_border_of_channels_is_a_clamp_beside_a_view() -> None:
+    """It takes no table, and reads nothing that other commands could still write."""
+    plan = exact_plan(widened((6, 5, 12), 20), PRESETS["tiny"])
+    assert [*plan.views] == ["t0"]
+    assert plan.operations[1].written_bytes == 6 * 5 * 8
+    assert LocalMemory.TABLE not in plan.operations[1].constants
+    copies = [command for command in plan.commands if command.opcode is Opcode.COMPUTE and command.layer == 1]
+    assert [(command.fields["low"], command.fields["high"], len(command.reads)) for command in copies] == [(77, 77, 0)]
+
+
+def test_a_border_of_channels_of_a_map_that_does_not_fit_runs_in_rows() -> None:
+    """A row of it is computed of the same row alone; the prediction is that of the simulated core."""
+    graph, config = widened((40, 24, 12), 20), PRESETS["tiny"]
+    assert graph.tensors["t0"].size_bytes > config.memory.feature_bytes
+    cut, _ = exact_plan(graph, config).cuts[1]
+    assert 1 <= cut.rows < 40
+    found = measure(graph, config)
+    assert found.counters["cycles"] == found.program.predicted_cycles
 
 
 def test_what_is_surrounded_lies_inside() -> None:

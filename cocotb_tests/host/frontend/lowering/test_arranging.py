@@ -119,6 +119,7 @@ CASES: dict[str, tuple[list[Step], int, list[str]]] = {
     "edge": ([pad(2, 0, 1, 3, mode="edge")], 8, ["border"]),
     "narrower": ([pad(-1, 1, 2, -1, value=np.int8(0))], 8, ["border"]),
     "another value": ([pad(1, 1, 1, 1, value=np.int8(20))], 8, ["border"]),
+    "more channels": ([("Pad", [ints(0, 1, 0, 0, 0, 3, 0, 0), np.int8(0)], {})], 12, ["border"]),
 }
 
 
