@@ -35,7 +35,7 @@ from .kinds.rearrange import Rearrange
 from .kinds.slice import Slice
 from .layer import Layer
 from .phase import Phase
-from .tensor import Int8, Shape, Tensor, View
+from .tensor import Int8, Shape, Tensor, View, own_name
 from .window import Reach, Window
 
 __all__ = [
@@ -71,4 +71,5 @@ __all__ = [
     "Views",
     "Window",
     "arrangements",
+    "own_name",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,6 +14,13 @@ Int8 = npt.NDArray[np.int8]
 
 #: Height, width and channels.
 Shape = tuple[int, int, int]
+
+
+def own_name(wanted: str, *taken: Container[str]) -> str:
+    """A name that none of ``taken`` holds, for a tensor that the model does not have: names in a file may be any."""
+    while any(wanted in names for names in taken):
+        wanted += "'"
+    return wanted
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 
-from ...graph import Graph, Layer, Place, Tensor, Views
+from ...graph import Graph, Layer, Place, Tensor, Views, own_name
 from ..data.exchange import Excerpt, Exchange, Region
 from .split import Parts, part_of
 
@@ -38,7 +38,8 @@ def local_graphs(graph: Graph, parts: Sequence[Parts], alike: Iterable[Layer]) -
     """
     cores = range(len(parts[0]))
     computed = {layer.output: of_layer for layer, of_layer in zip(graph.layers, parts, strict=True)}
-    builds = [_Core(graph, core, computed, alike) for core in cores]
+    names = _Names(graph)
+    builds = [_Core(graph, core, computed, alike, names) for core in cores]
     exchanges: list[dict[str, Exchange]] = [{} for _ in cores]
     for name, own in computed.items():
         needed = [build.needed(name) for build in builds]
@@ -62,11 +63,27 @@ def _distinct(regions: Iterable[Region | None]) -> tuple[Region, ...]:
     return tuple(one for one in found if not any(other != one and other.holds(one) for other in found))
 
 
+class _Names:
+    """What parts of tensors are called: the same on every core, and as no tensor of the network."""
+
+    def __init__(self, graph: Graph):
+        self._taken = {*graph.tensors}
+        self._names: dict[tuple[str, Region], str] = {}
+
+    def of(self, name: str, region: Region) -> str:
+        if (name, region) not in self._names:
+            rows, channels = region.rows, region.channels
+            wanted = f"{name}[{rows.start}:{rows.stop}, {channels.start}:{channels.stop}]"
+            self._names[name, region] = own_name(wanted, self._taken)
+            self._taken.add(self._names[name, region])
+        return self._names[name, region]
+
+
 class _Core:
     """The graph of one core."""
 
-    def __init__(self, graph: Graph, core: int, computed: dict[str, Parts], alike: Iterable[Layer]):
-        self.graph = graph
+    def __init__(self, graph: Graph, core: int, computed: dict[str, Parts], alike: Iterable[Layer], names: _Names):
+        self.graph, self.names = graph, names
         self.own = {name: parts[core] for name, parts in computed.items() if parts[core]}
         #: The layers that the core has a part of, and the region of each input.
         self.layers: list[tuple[Layer, list[Region]]] = []
@@ -129,8 +146,7 @@ class _Core:
         """What the core computes of a tensor has the tensor's name; other parts say what they are."""
         if region == self.own.get(name, Excerpt.all_of(self.graph.tensors[name]).region):
             return name
-        rows, channels = region.rows, region.channels
-        return f"{name}[{rows.start}:{rows.stop}, {channels.start}:{channels.stop}]"
+        return self.names.of(name, region)
 
     def _add(self, name: str, region: Region) -> str:
         local = self._name(name, region)

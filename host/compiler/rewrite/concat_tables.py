@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 
+from ...graph import own_name
 from ..data.plan import Plan
 
 
@@ -24,7 +25,7 @@ def move_tables(plan: Plan) -> Plan:
             writer = writers.get(name)
             if table is None or reads[name] > 1 or writer is None or layers[writer].finish is None:
                 continue
-            inputs[at], tables[at] = f"{name} in {layer.output}", None
+            inputs[at], tables[at] = own_name(f"{name} in {layer.output}", tensors), None
             target = tensors[layer.output]
             # No view: the model has no tensor with these codes but as channels of the concatenation.
             tensors[inputs[at]] = dataclasses.replace(target, name=inputs[at], shape=tensors[name].shape, views=())

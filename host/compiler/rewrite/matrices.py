@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from ....golden.config import Config
-from ...graph import Graph, Layer, arrangements
+from ...graph import Graph, Layer, arrangements, own_name
 from ..data.errors import CompileError
 from ..data.plan import Plan
 
@@ -32,7 +32,8 @@ def arrange_matrices(plan: Plan) -> Plan:
 
 
 def _arranged(graph: Graph, layer: Layer, config: Config) -> list[Layer]:
-    source, matrix, array = graph.tensors[layer.inputs[1]], f"{layer.output} weights", config.array
+    source, array = graph.tensors[layer.inputs[1]], config.array
+    matrix = own_name(f"{layer.output} weights", graph.tensors)
     (outputs, inputs), (columns, lanes) = layer.order.shape, (array.columns, array.lanes)
     tiles, steps = -(-outputs // columns), -(-inputs // lanes)
     padding = (0, tiles * columns - outputs), (0, steps * lanes - inputs)

@@ -12,7 +12,7 @@ import numpy as np
 from ....golden.config import Config
 from ....golden.elements import CODE_BITS
 from ....golden.timing.issue import result_groups
-from ...graph import ChannelRule, Graph, Layer, Phase, Selection
+from ...graph import ChannelRule, Graph, Layer, Phase, Selection, own_name
 from ..data.plan import Plan
 
 
@@ -28,7 +28,7 @@ def split_phases(plan: Plan) -> Plan:
         if layer is None:
             continue
         pieces = copy.selections(plan.graph.tensors)
-        parts = [_part(layer, pieces, number) for number in range(len(pieces))]
+        parts = [_part(plan.graph, layer, pieces, number) for number in range(len(pieces))]
         if None not in parts and _is_worth_it(plan, layer, pieces):
             plan = _split(plan, layer, copy, parts)
         elif any(part.step > 1 for part in pieces) and _can_reorder(plan.graph, layer):
@@ -50,13 +50,18 @@ def _maker(graph: Graph, copy: Layer) -> Layer | None:
     return next((layer for layer in graph.layers if layer.output == name), None)
 
 
-def _part(layer: Layer, pieces: Sequence[Selection], number: int) -> Layer | None:
+def _part(graph: Graph, layer: Layer, pieces: Sequence[Selection], number: int) -> Layer | None:
     """The layer that gives one piece: the last one has the name of the whole."""
-    inner, output = (f"{name} phase {number}" for name in (layer.inner, layer.output))
+    inner, output = (_name(graph, name, number) for name in (layer.inner, layer.output))
     part = layer.of_outputs(pieces[number].sources, inner, output)
     if part is None or number == len(pieces) - 1:
         return part
     return dataclasses.replace(part, name=f"{layer.name} phase {number}")
+
+
+def _name(graph: Graph, name: str, number: int) -> str:
+    """Of the tensor that is one phase."""
+    return own_name(f"{name} phase {number}", graph.tensors)
 
 
 def _is_worth_it(plan: Plan, layer: Layer, pieces: Sequence[Selection]) -> bool:
@@ -90,7 +95,7 @@ def _split(plan: Plan, layer: Layer, copy: Layer, parts: Sequence[Layer]) -> Pla
     for name in dict.fromkeys((layer.output, layer.inner)):
         whole = tensors.pop(name)
         for number, part in enumerate(pieces):
-            own = f"{name} phase {number}"
+            own = _name(graph, name, number)
             shape = (*whole.shape[:2], part.channels)
             tensors[own] = dataclasses.replace(whole, name=own, shape=shape, views=())
     moved = [dataclasses.replace(part, source=number, first=0, step=1) for number, part in enumerate(pieces)]

@@ -6,7 +6,7 @@ import dataclasses
 import math
 
 from ....golden.memories import LocalMemory
-from ...graph import Layer, Tensor
+from ...graph import Layer, Tensor, own_name
 from ..data.plan import Plan
 from ..data.units import capacity
 from ..steps.border_classes import border_classes
@@ -21,7 +21,7 @@ def separate(plan: Plan) -> Plan:
     layers: list[Layer] = []
     tensors = dict(plan.graph.tensors)
     for layer in plan.graph.layers:
-        name, source = f"{layer.output} along columns", tensors[layer.input]
+        name, source = own_name(f"{layer.output} along columns", tensors), tensors[layer.input]
         parts = layer.separated(name)
         if parts is None or not _is_worth_it(plan, layer):
             layers.append(layer)

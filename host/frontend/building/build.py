@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto
 
-from ...graph import Graph, Tensor, View, Window
+from ...graph import Graph, Tensor, View, Window, own_name
 from ..fragments.fragments import label
 from ..fragments.quantisation import quantisation
 from ..reading.errors import UnsupportedError
@@ -27,11 +27,18 @@ class Build:
     graph : Graph
     places : dict of str to Place
         Where the ONNX tensors lie that have been lowered.
+    made : dict of tuple to str
+        Tensors of which a node needs one only, by what they are.
     """
 
     source: Source
     graph: Graph
     places: dict[str, Place] = field(default_factory=dict)
+    made: dict[tuple[str | int, ...], str] = field(default_factory=dict)
+
+    def own_name(self, wanted: str) -> str:
+        """A name for a tensor that the model does not have, which is neither one of the model's nor of the graph's."""
+        return own_name(wanted, self.source.shapes, self.source.constants, self.graph.tensors)
 
     def shape_of(self, place: Place) -> Shape3:
         """(height, width, channels) of the tensor that a place views."""

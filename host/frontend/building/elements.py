@@ -172,10 +172,11 @@ def as_other(build: Build, node: NodeProto, place: Place, other: Place) -> Place
 
 def _moved(build: Build, node: NodeProto, place: Place, moved: Elements, axes: Shape3 = CHANNELS_FIRST) -> Place:
     """A place in a feature map of elements that a layer moves for one node alone."""
-    name = f"{place.tensor} for {node.name}"
-    if name not in build.graph.tensors:
-        add_arrangement(build, [place.tensor], moved, name, None, place.mover)
-    return Place(name, axes, place.shape)
+    key = place.tensor, node.name
+    if key not in build.made:
+        build.made[key] = build.own_name(f"{place.tensor} for {node.name}")
+        add_arrangement(build, [place.tensor], moved, build.made[key], None, place.mover)
+    return Place(build.made[key], axes, place.shape)
 
 
 def channels_of(build: Build, node: NodeProto, name: str, first: int, channels: int) -> str:
@@ -183,13 +184,14 @@ def channels_of(build: Build, node: NodeProto, name: str, first: int, channels: 
     tensor = build.graph.tensors[name]
     if channels == tensor.shape[2]:
         return name
-    part = f"{name} from channel {first} for {node.name}"
-    if part not in build.graph.tensors:
+    key = name, first, node.name
+    if key not in build.made:
+        part = build.made[key] = build.own_name(f"{name} from channel {first} for {node.name}")
         build.graph.tensors[part] = dataclasses.replace(
             tensor, name=part, shape=(*tensor.shape[:2], channels), views=()
         )
         build.graph.layers.append(Slice(node.name, (name,), part, first, channels))
-    return part
+    return build.made[key]
 
 
 def as_map(elements: Elements) -> Elements:
@@ -207,7 +209,7 @@ def _order(shape: tuple[int, ...]) -> Shape3:
 
 def _renamed(build: Build, name: str) -> str:
     """Another name for a tensor of the graph that is not yet one of the model's."""
-    graph, other = build.graph, f"{name} unmoved"
+    graph, other = build.graph, build.own_name(f"{name} unmoved")
     tensor = graph.tensors.pop(name)
     assert not tensor.views, f"{name} is a tensor of the model"
     graph.tensors[other] = dataclasses.replace(tensor, name=other)

@@ -73,7 +73,7 @@ def lower_transposed(build: Build, fragment: Fragment) -> None:
     )
     large, whole = wide, (rows, columns, shape[2] // phases)
     if phases > 1:
-        large = f"{name} in whole" if is_cropped else end
+        large = build.own_name(f"{name} in whole") if is_cropped else end
         build.add_tensor(large, whole, end)
         moved = f"{node.name} phases", wide, large, shape, geometry.strides
         graph.layers.append(arrangements.depth_to_space(*moved, phases_first=geometry.phases_first))

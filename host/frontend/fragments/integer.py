@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from ...graph import Convolution
+from ...graph import Convolution, own_name
 from ...model.model_graph import mark_form
 from ..reading.errors import ModelError
 from ..reading.measure import fix_batch, measure
@@ -74,9 +74,12 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
     bias = (-least[:, None] - _STEPS * np.arange(count)).reshape(-1).astype(np.int32)
     first = dtype.type(np.iinfo(dtype).min)
 
+    def own(name: str) -> str:
+        return own_name(f"{output} {name}", source.shapes, source.constants)
+
     def constant(name: str, value: np.ndarray) -> str:
-        model.graph.initializer.append(numpy_helper.from_array(value, f"{output} {name}"))
-        return f"{output} {name}"
+        model.graph.initializer.append(numpy_helper.from_array(value, own(name)))
+        return own(name)
 
     one = constant("scale", np.float32(1))
     ahead = [codes, one, constant("input zero point", zero_point)]
@@ -85,17 +88,17 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
     shape = source.shapes[output]
     if is_convolution:
         product = helper.make_node(
-            "QLinearConv", [*ahead, *weighted, *after, constant("bias", bias)], [f"{output} codes"], name=node.name
+            "QLinearConv", [*ahead, *weighted, *after, constant("bias", bias)], [own("codes")], name=node.name
         )
         product.attribute.extend(node.attribute)
         nodes, axis, split, bound = [product], 2, (*shape[:1], channels, count, *shape[2:]), (-1, *[1] * len(shape[2:]))
     else:
         rows = constant("rows", np.array([-1, weights.shape[1]]))
-        ahead[0] = f"{output} rows of codes"
+        ahead[0] = own("rows of codes")
         product = helper.make_node(
             "QGemm",
             [*ahead, *weighted, constant("bias", bias), *after],
-            [f"{output} codes"],
+            [own("codes")],
             name=node.name,
             domain="com.microsoft",
             transB=1,
@@ -108,10 +111,10 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
         *(
             helper.make_node(operator, inputs, [result], name=f"{node.name} {name}", **attributes)
             for operator, name, inputs, result, attributes in (
-                ("Cast", "int32", [f"{output} codes"], f"{output} int32", {"to": onnx.TensorProto.INT32}),
-                ("Reshape", "parts", [f"{output} int32", constant("shape", np.array(split))], f"{output} parts", {}),
-                _reduce(model, f"{output} parts", f"{output} sum", axis, constant),
-                ("Add", "total", [f"{output} sum", constant("least", total)], output, {}),
+                ("Cast", "int32", [own("codes")], own("int32"), {"to": onnx.TensorProto.INT32}),
+                ("Reshape", "parts", [own("int32"), constant("shape", np.array(split))], own("parts"), {}),
+                _reduce(model, own("parts"), own("sum"), axis, constant),
+                ("Add", "total", [own("sum"), constant("least", total)], output, {}),
             )
         ),
     ]

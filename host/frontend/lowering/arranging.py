@@ -93,7 +93,7 @@ def _tabulated(build: Build, node: NodeProto, at: int, place: Place, table: Int8
     """The tensor with the codes of an operand as the result has them."""
     if keeps(build, place.tensor, end, table):
         return place.tensor
-    name = f"{end} operand {at}"
+    name = build.own_name(f"{end} operand {at}")
     build.add_tensor(name, build.shape_of(place), end)
     build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, finish=CodeFinish(table=table)))
     return name

@@ -100,8 +100,7 @@ def _add_signs(build: Build, node: NodeProto, tensor: str, zero_point: int) -> s
 
 
 def _add_tensor(build: Build, name: str, shape: Shape3, bits: int = 8) -> str:
-    """A tensor that the model does not have; its name is none of the model's."""
-    while name in build.source.shapes:
-        name += "'"
+    """A tensor that the model does not have."""
+    name = build.own_name(name)
     build.graph.tensors[name] = Tensor(name, shape, 1.0, 0, (), bits)
     return name

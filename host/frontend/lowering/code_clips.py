@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
+from ...graph import own_name
 from ..fragments.fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, TRANSPARENT
 from ..reading.source import Source, connect
 from .linear import constant
@@ -45,9 +46,11 @@ def _move(source: Source, clip: NodeProto, quantise: NodeProto) -> None:
     if computed or any(operand is not None and operand.size != 1 for operand in operands):
         return
     scale, zero_point = scale.reshape(()), 0 if zero_point is None else zero_point.item()
-    result, number = clip.output[0], f"{clip.output[0]} in float"
+    taken, result = (source.shapes, source.constants), clip.output[0]
+    number = own_name(f"{result} in float", *taken)
     names = [
-        "" if bound is None else f"{number} {end}" for end, bound in zip(("least", "greatest"), bounds, strict=True)
+        "" if bound is None else own_name(f"{number} {end}", *taken)
+        for end, bound in zip(("least", "greatest"), bounds, strict=True)
     ]
     for name, bound in zip(names, bounds, strict=True):
         if bound is not None:

@@ -63,7 +63,8 @@ def lower_matrix_product(build: Build, fragment: Fragment) -> None:
     is_image = _is_read_as_image(source, end)
     windows, matrices = (right, left) if is_image else (left, right)
     # Side by side in the channels, rows of several matrices are no ONNX tensor before a layout operator makes them one.
-    tensor = end if is_image or len(matrices.elements) == 1 else f"{end} side by side"
+    is_one = is_image or len(matrices.elements) == 1
+    tensor = end if is_one else build.own_name(f"{end} side by side")
     size = (1, windows.elements.shape[1]) if is_image else _size(build, windows, matrices)
     _add_products(build, node, windows, matrices, _Result(tensor, end, size))
     shape = build.graph.tensors[tensor].shape
@@ -99,7 +100,7 @@ def _operands(build: Build, node: NodeProto) -> tuple[_Operand, _Operand]:
 def _add_products(build: Build, node: NodeProto, windows: _Operand, matrices: _Operand, result: _Result) -> None:
     """Add the layers."""
     sources, (tensor, end, size) = _window_tensors(build, node, windows, result.size), result
-    results = [tensor] if len(sources) == 1 else [f"{end} {number}" for number in range(len(sources))]
+    results = [tensor] if len(sources) == 1 else [build.own_name(f"{end} {number}") for number in range(len(sources))]
     (multiplier,) = multiplier_of(build.source, node, 1)
     for name, part, order in zip(sources, results, matrices.elements, strict=True):
         build.add_tensor(part, (*size, len(order)), end)
@@ -129,7 +130,7 @@ def _window_tensors(build: Build, node: NodeProto, operand: _Operand, size: tupl
         return [channels_of(build, node, operand.tensor, int(first), channels) for first in firsts]
     names = []
     for number, elements in enumerate(operand.elements):
-        names.append(f"{tensor.name} for {node.name} {number}")
+        names.append(build.own_name(f"{tensor.name} for {node.name} {number}"))
         add_arrangement(build, [tensor.name], elements.reshape(*size, -1), names[-1], None, node)
     return names
 

@@ -51,6 +51,7 @@ def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name
     """The tensor after a table, of its own; the one before it where all codes stay."""
     if np.array_equal(table, CODES):
         return place.tensor
+    name = build.own_name(name)
     build.add_tensor(name, build.shape_of(place), fragment.outputs[0])
     layer = Pointwise(f"{fragment.main.name} {name}", (place.tensor,), name, finish=CodeFinish(table=table))
     build.graph.layers.append(layer)
