@@ -16,6 +16,7 @@ from .layout.memory import check_memory, plan_memory
 from .layout.views import plan_views
 from .lower.operations import plan_operations
 from .rewrite.concat_tables import move_tables
+from .rewrite.groups import absorb_shuffles
 from .rewrite.matrices import arrange_matrices
 from .rewrite.normalise import normalise
 from .rewrite.phases import split_phases
@@ -50,6 +51,7 @@ REWRITES = (
     Pass("normalise", normalise),
     Pass("tables", move_tables),
     Pass("separate", separate),
+    Pass("groups", absorb_shuffles),
     Pass("shuffles", sort_shuffles),
     Pass("phases", split_phases),
     Pass("matrices", arrange_matrices),

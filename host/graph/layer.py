@@ -223,6 +223,13 @@ class Layer(ABC):
         """
         return self
 
+    def ungrouped(self, *, fill: bool = False) -> Layer:
+        """The layer with weights for all inputs, zeros for those that it does not use: its channels are free then.
+
+        With ``fill`` its own weights are all ones: none of them that happens to be zero looks like another group's.
+        """
+        return self
+
     def order_in_runs(self, shape: Shape, outputs: Order, inputs: Order) -> Order:
         """The order of output channels, of a ``shape``, in which it copies most of them together; by default as now."""
         return outputs

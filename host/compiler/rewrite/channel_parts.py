@@ -86,6 +86,10 @@ class Parts:
             first += part.size
         return np.concatenate(orders)
 
+    def has_moved(self, name: str) -> bool:
+        """Whether channels of a tensor lie in another order than before."""
+        return bool((self.order(name) != np.arange(sum(part.size for part in self[name]))).any())
+
     def places(self, part: Part, name: str) -> list[int]:
         """The first channel of each place that a part has in a tensor."""
         found, first = [], 0

@@ -26,24 +26,30 @@ class Convolution(Product):
         ``f32(f32(xs * ws) / ys)``.
     groups : int
         See :class:`.product.Product`.
+    of_groups : int
+        Groups of the model whose weights these are, with zeros between them; see :meth:`ungrouped`.
     """
 
     weights: Int8
     bias: Int32
     multiplier: npt.NDArray[np.float32]
     groups: int = 1
+    of_groups: int = 1
 
     def kind(self, source: Shape, target: Shape) -> str:
         """By its groups, or whether one window is the whole map."""
         if self.groups > 1:
             return "depthwise" if self.groups == len(self.weights) else "grouped convolution"
+        if self.of_groups > 1:
+            return "grouped convolution"
         return "fully connected" if self._is_whole_map(source, target) else "convolution"
 
     def details(self, source: Shape, target: Shape) -> str:
         """The geometry, unless it follows of the map, and the groups."""
-        if self.groups == 1 and self._is_whole_map(source, target):
+        count = self.groups * self.of_groups
+        if count == 1 and self._is_whole_map(source, target):
             return ""
-        groups = f", {self.groups} groups" if 1 < self.groups < len(self.weights) else ""
+        groups = f", {count} groups" if 1 < count < len(self.weights) else ""
         return f" {self.window.text}{groups}"
 
     def _is_whole_map(self, source: Shape, target: Shape) -> bool:
@@ -52,11 +58,12 @@ class Convolution(Product):
     def macs(self, target: Shape) -> int:
         """One for each weight that an element of the output takes.
 
-        Without the elements of the window that no weight is for: they are there for other phases of a map.
+        Without the elements of the window that no weight is for: they are there for other phases of a map. And without
+        the zeros between groups.
         """
         unused = int(np.count_nonzero(~self.weights.any(axis=(0, 3))))
         outputs, _, _, inputs = self.weights.shape
-        return target[0] * target[1] * (self.weights.size - unused * outputs * inputs)
+        return target[0] * target[1] * (self.weights.size - unused * outputs * inputs) // self.of_groups
 
     def normalised(self, zero_point: int) -> Convolution:
         """What a zero point adds to each sum is subtracted from the bias.
@@ -107,6 +114,17 @@ class Convolution(Product):
     def takes_signs(self) -> bool:
         """A dense one does: the array that computes it packs what it gives."""
         return self.groups == 1
+
+    def ungrouped(self, *, fill: bool = False) -> Convolution:
+        """Of several groups one, unless each is a channel."""
+        outputs, rows, columns, inputs = self.weights.shape
+        if self.groups == 1 or (inputs == 1 and self.groups == outputs):
+            return self
+        weights = np.zeros((self.groups, outputs // self.groups, rows, columns, self.groups, inputs), np.int8)
+        each = range(self.groups)
+        weights[each, ..., each, :] = 1 if fill else self.weights.reshape(self.groups, -1, rows, columns, inputs)
+        weights = weights.reshape(outputs, rows, columns, self.groups * inputs)
+        return dataclasses.replace(self, weights=weights, groups=1, of_groups=self.groups)
 
     def reordered(self, outputs: npt.NDArray[np.int64], inputs: npt.NDArray[np.int64]) -> Convolution:
         """What belongs to an output moves with it, and with one group the weights of an input with that."""
