@@ -30,6 +30,7 @@ class Names:
     def __init__(self, model: ModelProto):
         self._given: list[str] = []
         self._tensors: dict[str, str] = {}
+        self._nodes: set[str] = set()
         graph = model.graph
         for name in tensor_names(graph):
             self._tensors.setdefault(name, self._own(name))
@@ -42,6 +43,7 @@ class Names:
                 name = free_name(f"{node.name or node.op_type}_{place}", taken)
             seen.add(name)
             node.name = self._own(name)
+            self._nodes.add(node.name)
 
     def _own(self, name: str) -> str:
         self._given.append(name)
@@ -59,13 +61,15 @@ class Names:
         """Give models that were made of it the user's names; what was made on the way gets names that nobody has."""
         found: dict[str, str] = {}
         taken = set(self._tensors)
+        # ONNX Runtime calls a tensor that it adds by the name of the node that gives it.
+        tensors = set(self._tensors.values())
         for model in models:
             for name in tensor_names(model.graph):
                 if name not in found:
                     told = self.told(name)
-                    found[name] = told if _OWN.fullmatch(name) else free_name(told, taken)
+                    found[name] = told if name in tensors else free_name(told, taken)
             rename_tensors(model.graph, found)
-            nodes: set[str] = {self.told(node.name) for node in model.graph.node if _OWN.fullmatch(node.name)}
+            nodes: set[str] = {self.told(node.name) for node in model.graph.node if node.name in self._nodes}
             for node in model.graph.node:
                 told = self.told(node.name)
-                node.name = told if _OWN.fullmatch(node.name) else free_name(told or node.op_type, nodes)
+                node.name = told if node.name in self._nodes else free_name(told or node.op_type, nodes)

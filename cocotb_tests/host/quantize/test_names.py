@@ -130,3 +130,20 @@ def test_what_is_made_on_the_way_takes_nobodys_name() -> None:
     names.restore(proto)
     assert proto.graph.node[-1].output[0] == "x_scale_1"
     assert names.told(f"tensor '{own}_scale'") == "tensor 'x_scale'"
+
+
+def test_a_tensor_that_is_called_as_a_node_takes_nobodys_name() -> None:
+    """ONNX Runtime calls what stands in front of a Transpose that it moves by the name of the node that gives it."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }'
+    proto = onnx.parser.parse_model(text)
+    # As TensorFlow's exporter does.
+    proto.graph.node[0].name = "y"
+    names = Names(proto)
+    (relu,) = proto.graph.node
+    moved = proto.graph.node.add()
+    target, relu.output[0] = relu.output[0], relu.name
+    moved.CopyFrom(onnx.helper.make_node("Transpose", [relu.name], [target], perm=[0, 1]))
+    names.restore(proto)
+    onnx.checker.check_model(proto, full_check=True)
+    assert [node.name for node in proto.graph.node] == ["y", "Transpose"]
+    assert proto.graph.node[1].output[0] == "y" != proto.graph.node[0].output[0]
