@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ..graph import Graph
 from ..graph.describe import Row, describe
 from ..model.model import Model
+from ..model.model_graph import QUANTISER
 from ..model.whole_samples import with_axis
 from .building.build import Build
 from .building.elements import settle_inputs, settle_output
@@ -32,7 +33,7 @@ from .lowering.space_to_batch import merge_dilations
 from .lowerings import LOWERINGS
 from .qonnx import notes_of, rewrite
 from .reading.cut import cut_between
-from .reading.errors import ModelError, UnsupportedError
+from .reading.errors import ModelError, UnsupportedError, without_quantising
 from .reading.measure import fix_batch, measure
 from .reading.parse import check_file, parse
 from .reading.source import Source
@@ -75,9 +76,14 @@ def import_model(model: bytes | Model, name: str = "model") -> Graph:
     model = Model.of(model)
     check_file(model, name)
     model = with_axis(model)
-    state = _State(parse(rewrite(model, name), name))
-    for _, run in PASSES:
-        run(state)
+    try:
+        state = _State(parse(rewrite(model, name), name))
+        for _, run in PASSES:
+            run(state)
+    except ModelError as error:
+        if model.proto.producer_name != QUANTISER:
+            raise
+        raise ModelError(without_quantising(str(error))) from error
     state.build.graph.notes = notes_of(state.given.model)
     return state.build.graph
 

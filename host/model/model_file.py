@@ -26,9 +26,11 @@ def read_model_file(path: str | Path) -> Model:
 
 def external_files(model: onnx.ModelProto) -> list[str]:
     """Names of the files in which a model keeps tensors."""
-    from onnx.external_data_helper import ExternalDataInfo, uses_external_data  # noqa: PLC0415
+    from onnx.external_data_helper import uses_external_data  # noqa: PLC0415
 
-    return sorted({ExternalDataInfo(tensor).location for tensor in _tensors(model.graph) if uses_external_data(tensor)})
+    # Not by ONNX's own reader, which fails where an offset is no number.
+    entries = (entry for one in _tensors(model.graph) if uses_external_data(one) for entry in one.external_data)
+    return sorted({entry.value for entry in entries if entry.key == "location"})
 
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

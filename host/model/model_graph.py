@@ -19,6 +19,10 @@ INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
 _PRODUCTS = ("Conv", "Gemm", "MatMul", "QGemm")
 
 
+#: The producer of models that `lutterfly quantize` made.
+QUANTISER = "lutterfly quantize"
+
+
 def model_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
     """The inputs that a caller must give; exporters of IR version 3 list every initializer among them."""
     initializers = {tensor.name for tensor in model.graph.initializer}

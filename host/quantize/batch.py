@@ -126,5 +126,5 @@ def _is_near(found: np.ndarray, expected: np.ndarray) -> bool:
         return False
     if not np.issubdtype(found.dtype, np.floating):
         return bool(np.array_equal(found, expected))
-    greatest = np.abs(expected).max(initial=0.0)
+    greatest = np.abs(expected[np.isfinite(expected)]).max(initial=0.0)
     return bool(np.allclose(found, expected, rtol=0, atol=_ROUNDING * greatest, equal_nan=True))

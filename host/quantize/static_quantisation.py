@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,8 @@ from ..frontend import ModelError
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
+from ..model.model_graph import QUANTISER, computed_tensors, expose
+from ..model.runtime import plain_session
 from ..model.whole_samples import mark, with_axis, without_axis
 from .alike import common_ranges
 from .batch import check_batch, dynamic_batches, free_batch
@@ -138,6 +141,7 @@ def quantize_checked(
     quantised = found.model.copy()
     names.restore(found.prepared, quantised)
     free_batch(quantised, batches, samples)
+    quantised.producer_name, quantised.producer_version = QUANTISER, ""
     rewritten = [replace(one, label=names.told(one.label)) for one in found.rewritten]
     mark(quantised, model)
     file = Model.written(without_axis(quantised))
@@ -160,20 +164,32 @@ def _quantised(
         known = bound_masks(prepared, samples, [mask for one in rewritten for mask in one.masks])
         known |= common_ranges(prepared, samples, groups)
         given = around_zero(prepared, known) | _overrides(overrides)
-        quantization.quantize_static(
-            # Its constants of a kilobyte or more are moved to a file that is gone afterwards.
-            copy.deepcopy(prepared),
-            target,
-            _Reader(samples, progress),
-            quant_format=quantization.QuantFormat.QDQ,
-            per_channel=True,
-            activation_type=quantization.QuantType.QInt8,
-            weight_type=quantization.QuantType.QInt8,
-            op_types_to_quantize=list(OPERATORS),
-            nodes_to_exclude=[*pointwise_nodes(prepared)],
-            extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": given},
-        )
+        try:
+            with warnings.catch_warnings():
+                # Of values that are not finite, which the error names.
+                warnings.simplefilter("ignore", RuntimeWarning)
+                quantization.quantize_static(
+                    # Its constants of a kilobyte or more are moved to a file that is gone afterwards.
+                    copy.deepcopy(prepared),
+                    target,
+                    _Reader(samples, progress),
+                    quant_format=quantization.QuantFormat.QDQ,
+                    per_channel=True,
+                    activation_type=quantization.QuantType.QInt8,
+                    weight_type=quantization.QuantType.QInt8,
+                    op_types_to_quantize=list(OPERATORS),
+                    nodes_to_exclude=[*pointwise_nodes(prepared)],
+                    extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": given},
+                )
+        except (AssertionError, ValueError) as error:
+            raise ModelError(f"{name}: {_without_a_scale(prepared, samples, error)}") from error
         quantised = Model(target.read_bytes())
+        if not any(node.op_type == "QuantizeLinear" for node in quantised.proto.graph.node):
+            operators = ", ".join(sorted({node.op_type for node in prepared.graph.node}))
+            raise ModelError(
+                f"{name}: must have an operator that is quantised, such as Conv, Gemm or MatMul, and has only "
+                f"{operators}; the accelerator has nothing to compute, run it with ONNX Runtime"
+            )
         return Quantised(quantised, quantised, prepared, rewritten, difference)
 
 
@@ -203,6 +219,23 @@ def _check_rewritten(
     if uncut:
         errors = relative_errors(Model.written(model), Model.written(prepared), first)
     return max(errors.values(), default=0.0)
+
+
+def _without_a_scale(prepared: onnx.ModelProto, samples: Mapping[str, np.ndarray], error: Exception) -> str:
+    """What has values from which no scale follows; a damaged weight is the usual cause."""
+    remedy = "look for damaged weights, or export the network again"
+    for tensor in prepared.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return f"constant '{tensor.name}' must be finite, and is not; {remedy}"
+    names = computed_tensors(prepared)
+    session = plain_session(expose(prepared, names))
+    for index in range(sample_count(samples)):
+        feeds = {key: array[index : index + 1] for key, array in samples.items()}
+        for tensor_name, array in zip(names, session.run(names, feeds), strict=True):
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                return f"tensor '{tensor_name}' must be finite, and is not for sample {index}; {remedy}"
+    return f"onnxruntime.quantization finds no scales ({error}); {remedy}"
 
 
 def _overrides(known: Mapping[str, tuple[float, int]]) -> dict[str, list[dict[str, Any]]]:
@@ -236,7 +269,9 @@ def relative_errors(
         progress("comparing with the float model", index, count)
         feeds = {name: array[index : index + 1] for name, array in samples.items()}
         for name, wanted, found in zip(names, *(session.run(names, feeds) for session in sessions), strict=True):
-            arrays = np.stack([found - wanted, wanted]).astype(np.float64)
+            # What is not finite is told where scales are looked for.
+            with np.errstate(invalid="ignore", over="ignore"):
+                arrays = np.stack([found - wanted, wanted]).astype(np.float64)
             squares[name] = squares[name] + np.square(arrays).reshape(2, -1).sum(axis=1)
     return {name: float(np.sqrt(error / max(size, np.finfo(float).tiny))) for name, (error, size) in squares.items()}
 

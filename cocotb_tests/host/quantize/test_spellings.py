@@ -16,7 +16,7 @@ from lutterfly.host.quantize.float_model import prepare
 from lutterfly.host.quantize.names import Names
 from lutterfly.host.quantize.static_quantisation import quantize, relative_errors
 
-ROWS, MAP = "float[n, 7, 6] x", "float[n, 3, 6, 5] x"
+ROWS, MAP, VECTOR = "float[n, 7, 6] x", "float[n, 3, 6, 5] x", "float[n, 6] x"
 RNG = np.random.default_rng(3)
 SINCE = {"Resize": 18, "GroupNormalization": 21, "RMSNormalization": 23, "Attention": 23}
 
@@ -135,14 +135,20 @@ ATTENTION = {
         "i = Transpose<perm = [0, 2, 1, 3]>(h) z = Reshape(i, back) y = MatMul(z, v)"
     ),
 }
+#: ONNX Runtime makes one Gemm of the second product and the sum.
+RESIDUAL = "a = MatMul(x, w) r = Relu(a) p = MatMul(r, u) s = Add(p, x) y = MatMul(s, o)"
+RESIDUALS = {
+    "a residual sum of vectors": (RESIDUAL, NORM | {"u": RNG.normal(size=(8, 6)), "o": RNG.normal(size=(6, 5))})
+}
 CASES = [
     *((text, ROWS, NORM) for text in (NORMS | ROOTS).values()),
     *((text, ROWS, constants) for text, constants in PRODUCTS.values()),
     *((text, MAP, constants) for text, constants in (MAXIMA | RESIZED).values()),
     *((text, MAP, GROUPS) for text in GROUP_NORMS.values()),
     *((text, ROWS, ATTENDED) for text in ATTENTION.values()),
+    *((text, VECTOR, constants) for text, constants in RESIDUALS.values()),
 ]
-NAMES = [*NORMS, *ROOTS, *PRODUCTS, *MAXIMA, *RESIZED, *GROUP_NORMS, *ATTENTION]
+NAMES = [*NORMS, *ROOTS, *PRODUCTS, *MAXIMA, *RESIZED, *GROUP_NORMS, *ATTENTION, *RESIDUALS]
 
 
 @pytest.mark.parametrize(("text", "given", "constants"), CASES, ids=NAMES)

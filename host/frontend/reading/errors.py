@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 FOLD = (
     "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "
     "(Brevitas: brevitas.nn.utils.merge_bn)"
@@ -25,6 +27,15 @@ ATTEND = (
 )
 ONE_TYPE = "quantise all activations to one type, as `lutterfly quantize` does with the float model"
 REPLACE = "replace it, or end the quantised network before it"
+
+
+#: Remedies that name `lutterfly quantize`: they end a message.
+_QUANTISING = re.compile(r"[^;]*\blutterfly quantize\b.*", re.DOTALL)
+
+
+def without_quantising(text: str) -> str:
+    """A message without the advice to quantise with `lutterfly quantize`, for a model that this has made."""
+    return _QUANTISING.sub(f" {REPLACE}", text)
 
 
 class ModelError(ValueError):

@@ -82,6 +82,16 @@ def check_file(file: Model, name: str) -> None:
     except onnx.checker.ValidationError as error:
         if not _opens(file):
             raise ModelError(f"{name}: is not a valid ONNX model: {_reason(model, error)}; export it again") from error
+    _check_names(model, name)
+    if not model.graph.output:
+        raise ModelError(f"{name}: the graph must have an output, and has none; export the network again")
+    for tensor in model.graph.initializer:
+        # The checker takes any number for a type.
+        if tensor.data_type not in onnx.TensorProto.DataType.values():
+            raise ModelError(
+                f"{name}: tensor {tensor.name!r} has elements of the type {tensor.data_type}, which ONNX does not "
+                "define: the file is damaged; export or copy it again"
+            )
 
 
 def _opens(file: Model) -> bool:
@@ -114,7 +124,6 @@ def parse(file: Model, name: str) -> Source:
         If :func:`check_inputs` raises it, or the model has no quantised operator.
     """
     model = file.copy()
-    _check_names(model, name)
     _check_quantised(model, name)
     name_nodes(model)
     source = Source(name, model, file, is_qdq(model))

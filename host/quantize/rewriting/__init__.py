@@ -11,6 +11,7 @@ from ..normalised_rows import NormalisedRows
 from .affine import AFFINE
 from .attention import ATTENTION
 from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
+from .computed_addends import COMPUTED_ADDEND
 from .dilation import DILATION
 from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
 from .gathered import GATHERED
@@ -35,6 +36,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     SPELLED_LAYER_NORMALISATION,
     ATTENTION,
     SOFTMAX,
+    COMPUTED_ADDEND,
     WIDE_PRODUCT,
     GROUP_NORMALISATION,
     UNROLLED,
