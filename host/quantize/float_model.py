@@ -18,6 +18,7 @@ from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
+from .names import rename_shapes
 from .normalised_rows import normalised_rows
 from .rewriting import Rewritten, rewrite
 from .rewriting.norms.group_norm import as_instances
@@ -101,6 +102,7 @@ def prepare(
     onnx.save(model, source)
     quant_pre_process(source, target, skip_symbolic_shape=True)
     model = onnx.load(target)
+    rename_shapes(model)
     found = rewrite(model, normalised_rows(model, samples) if samples else {})
     drop_unread(model)
     return model, found

@@ -15,6 +15,7 @@ from onnx import ModelProto
 from ..model.model_graph import free_name, rename_tensors, tensor_names
 
 _OWN = re.compile(r"%(\d+)%")
+_FUSED = ("gemm_input_shape", "gemm_output_shape")
 _Value = TypeVar("_Value")
 
 
@@ -73,3 +74,12 @@ class Names:
             for node in model.graph.node:
                 told = self.told(node.name)
                 node.name = told if node.name in self._nodes else free_name(told or node.op_type, nodes)
+
+
+def rename_shapes(model: ModelProto) -> None:
+    """Rename the constants that ONNX Runtime adds when it fuses MatMul and Add: it fails where their names are taken.
+
+    What it has written is opened again, and then it may fuse others.
+    """
+    added = [tensor.name for tensor in model.graph.initializer if tensor.name.startswith(_FUSED)]
+    rename_tensors(model.graph, {name: f"rows_{name}" for name in added})

@@ -79,6 +79,15 @@ PRODUCTS = {
         {"w": RNG.normal(size=(5, 7)), "v": RNG.normal(size=(4, 5))},
     ),
     "Einsum": ('a = Einsum<equation = "bti,io->bto">(x, w) r = Relu(a) y = MatMul(r, v)', NORM),
+    # ONNX Runtime makes a Gemm of the second product before there is a first one, and of the first one afterwards.
+    "Einsum in front of a product with a bias": (
+        'a = Einsum<equation = "bti,io->bto">(x, w) d = Add(a, b) r = Relu(d) c = MatMul(r, v) y = Add(c, s)',
+        NORM | {"s": RNG.normal(size=4)},
+    ),
+    "Einsum, a view, and a bias": (
+        'a = Einsum<equation = "bti,io->bto">(x, w) c = Reshape(a, k) d = Add(c, b) r = Relu(d) y = MatMul(r, v)',
+        NORM | {"k": np.array([-1, 7, 8])},
+    ),
     "Einsum with weights turned": (
         'a = Einsum<equation = "b t i, o i -> b t o">(x, w) r = Relu(a) y = MatMul(r, v)',
         NORM | {"w": RNG.normal(size=(8, 6))},

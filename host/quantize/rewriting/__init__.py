@@ -24,6 +24,7 @@ from .prelu import PRELU
 from .products import EINSUM, WEIGHTS_AT_LEFT
 from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
+from .row_bias import ROW_BIAS
 from .transposed import TRANSPOSED
 from .wide_products import WIDE_PRODUCT
 
@@ -33,6 +34,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     DILATION,
     EINSUM,
     WEIGHTS_AT_LEFT,
+    ROW_BIAS,
     SPELLED_LAYER_NORMALISATION,
     ATTENTION,
     SOFTMAX,

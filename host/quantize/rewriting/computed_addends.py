@@ -13,11 +13,9 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if given(node).get("beta", 1) != 1:
         return None
     product = f"{node.output[0]}_product"
-    attributes = {name: value for name, value in given(node).items() if name != "beta"}
-    return [
-        helper.make_node("Gemm", node.input[:2], [product], f"{node.name}_product", **attributes),
-        helper.make_node("Add", [product, node.input[2]], node.output, f"{node.name}_sum"),
-    ]
+    gemm = helper.make_node("Gemm", node.input[:2], [product], f"{node.name}_product")
+    gemm.attribute.extend(item for item in node.attribute if item.name != "beta")
+    return [gemm, helper.make_node("Add", [product, node.input[2]], node.output, f"{node.name}_sum")]
 
 
 COMPUTED_ADDEND = Rewriting(
