@@ -56,3 +56,15 @@ def ranges(
 def range_override(least: float, greatest: float) -> list[dict[str, Any]]:
     """What onnxruntime.quantization takes as the range of a tensor."""
     return [{"rmin": np.array(least, np.float32), "rmax": np.array(greatest, np.float32)}]
+
+
+def cut_outputs(model: onnx.ModelProto) -> list[str]:
+    """Outputs that a Relu or Clip reads and nothing else: onnxruntime.quantization gives them the range behind it.
+
+    Nobody would see what is cut, but that they are outputs: of a sum its negative values were missing.
+    """
+    readers: dict[str, list[str]] = {value.name: [] for value in model.graph.output}
+    for node in model.graph.node:
+        for name in {*node.input} & readers.keys():
+            readers[name].append(node.op_type)
+    return [name for name, operators in readers.items() if operators in (["Relu"], ["Clip"])]

@@ -23,7 +23,7 @@ from ..model.model import Model
 from ..model.model_graph import QUANTISER, computed_tensors, expose
 from ..model.runtime import plain_session
 from ..model.whole_samples import mark, with_axis, without_axis
-from .alike import common_ranges
+from .alike import common_ranges, cut_outputs
 from .batch import check_batch, dynamic_batches, free_batch
 from .float_model import check_samples, prepare, read_float_model
 from .half_floats import in_float32
@@ -158,7 +158,7 @@ def _quantised(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         (prepared, rewritten), target = prepare(model, name, folder, samples), folder / "quantised.onnx"
-        groups = [group for one in rewritten for group in one.alike]
+        groups = [*(group for one in rewritten for group in one.alike), *([one] for one in cut_outputs(prepared))]
         uncut = {key: value for one in rewritten for key, value in one.uncut.items()}
         difference = _check_rewritten(model, prepared, uncut, samples, name)
         known = bound_masks(prepared, samples, [mask for one in rewritten for mask in one.masks])

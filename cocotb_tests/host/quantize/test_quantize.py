@@ -474,3 +474,18 @@ def test_scales_that_are_known_are_kept() -> None:
         if node.op_type == "QuantizeLinear"
     }
     assert found.items() >= known.items()
+
+
+@pytest.mark.parametrize("operator", ["Relu", "Clip"])
+def test_an_output_keeps_what_is_cut_behind_it(operator: str) -> None:
+    text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[n, 3, 6, 6] x) => (float c, float y)
+        <float zero = {{0}}> {{ c = Conv(x, w) r = {operator}(c{", zero" * (operator == "Clip")}) y = Conv(r, w) }}"""
+    proto = onnx.parser.parse_model(text)
+    rng = np.random.default_rng(4)
+    proto.graph.initializer.append(numpy_helper.from_array(rng.normal(size=(3, 3, 1, 1)).astype(np.float32), "w"))
+    for value in proto.graph.output:
+        value.type.tensor_type.ClearField("shape")
+    data = onnx.shape_inference.infer_shapes(proto).SerializeToString()
+    given = {"x": rng.normal(size=(12, 3, 6, 6)).astype(np.float32)}
+    errors = relative_errors(Model(data), Model(quantize(data, given)), given)
+    assert max(errors.values()) < 0.03
