@@ -1,0 +1,337 @@
+"""Blocks of float networks, as exporters spell them; each works on maps, on rows of features or on vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from hypothesis import strategies as st
+
+from .maker import FloatMaker
+from .naming import Draw
+
+Block = Callable[[Draw, FloatMaker], None]
+
+
+def normalise(draw: Draw, made: FloatMaker) -> None:
+    """Batch normalisation, sometimes."""
+    if draw(st.booleans()):
+        ranges = ((0.5, 2), (-0.3, 0.3), (-0.2, 0.2), (0.5, 2))
+        made.add("BatchNormalization", *(made.constant(made.rng.uniform(*ends, made.shape[0])) for ends in ranges))
+
+
+def _clip(made: FloatMaker) -> None:
+    made.add("Clip", made.constant(0.0), made.constant(6.0))
+
+
+def _clip_written_out(made: FloatMaker) -> None:
+    made.add("Max", made.constant(0.0))
+    made.add("Min", made.constant(6.0))
+
+
+def _hard_swish_written_out(made: FloatMaker) -> None:
+    whole = made.last
+    made.add("Add", made.constant(3.0))
+    _clip(made)
+    gate = made.add("Div", made.constant(6.0))
+    made.add("Mul", gate, source=whole)
+
+
+def _silu(made: FloatMaker) -> None:
+    whole = made.last
+    gate = made.add("Sigmoid")
+    made.add("Mul", gate, source=whole)
+
+
+def _gelu(made: FloatMaker) -> None:
+    whole = made.last
+    made.add("Div", made.constant(math.sqrt(2)))
+    made.add("Erf")
+    made.add("Add", made.constant(1.0))
+    made.add("Mul", made.last, source=whole)
+    made.add("Mul", made.constant(0.5))
+
+
+def _prelu(made: FloatMaker) -> None:
+    slopes = made.rng.uniform(0, 0.5, (made.shape[0], *[1] * (len(made.shape) - 1)))
+    made.add("PRelu", made.constant(slopes))
+
+
+ACTIVATIONS: dict[str, Callable[[FloatMaker], object]] = {
+    "Relu": lambda made: made.add("Relu"),
+    "Clip": _clip,
+    "Clip as Min and Max": _clip_written_out,
+    "HardSwish": lambda made: made.add("HardSwish"),
+    "HardSwish written out": _hard_swish_written_out,
+    "SiLU": _silu,
+    "GELU written out": _gelu,
+    "Sigmoid": lambda made: made.add("Sigmoid"),
+    "Tanh": lambda made: made.add("Tanh"),
+    "LeakyRelu": lambda made: made.add("LeakyRelu", alpha=0.1),
+    "PRelu": _prelu,
+    "Elu": lambda made: made.add("Elu"),
+}
+
+
+def activation(draw: Draw, made: FloatMaker) -> None:
+    name = draw(st.sampled_from(sorted(ACTIVATIONS)))
+    made.text.append(f"  {name}")
+    ACTIVATIONS[name](made)
+
+
+def _bias(draw: Draw, made: FloatMaker, channels: int) -> list[str]:
+    return [made.constant(made.rng.normal(0, 0.1, channels))] if draw(st.booleans()) else []
+
+
+def convolve(
+    draw: Draw, made: FloatMaker, *, channels: int | None = None, groups: int = 1, keeps: bool = False
+) -> None:
+    """A convolution of a map; with ``keeps`` its size stays."""
+    inputs, *sides = made.shape
+    outputs = channels or draw(st.integers(1, 12))
+    kernel = [draw(st.sampled_from([1, 3])) for _ in sides]
+    strides = [1 if keeps else draw(st.sampled_from([1, 1, 2])) for _ in sides]
+    pads = [size // 2 for size in kernel]
+    shape = [(side - 1) // stride + 1 for side, stride in zip(sides, strides, strict=True)]
+    weights = made.weights(outputs, inputs // groups, *kernel, reach=inputs // groups * math.prod(kernel))
+    options = {"kernel_shape": kernel, "strides": strides, "pads": pads * 2, "group": groups}
+    made.add("Conv", weights, *_bias(draw, made, outputs), shape=[outputs, *shape], **options)
+
+
+def convolution(draw: Draw, made: FloatMaker) -> None:
+    convolve(draw, made)
+    normalise(draw, made)
+    activation(draw, made)
+
+
+def depthwise(draw: Draw, made: FloatMaker) -> None:
+    convolve(draw, made, channels=made.shape[0], groups=made.shape[0])
+    normalise(draw, made)
+    activation(draw, made)
+    convolve(draw, made, keeps=True)
+
+
+def residual(draw: Draw, made: FloatMaker) -> None:
+    trunk, channels = made.last, made.shape[0]
+    convolve(draw, made, keeps=True)
+    activation(draw, made)
+    convolve(draw, made, channels=channels, keeps=True)
+    branch = made.last
+    made.add(draw(st.sampled_from(["Add", "Add", "Sub"])), branch, source=trunk)
+
+
+def squeeze_and_excite(draw: Draw, made: FloatMaker) -> None:
+    trunk, shape = made.last, made.shape
+    if draw(st.booleans()):
+        made.add("GlobalAveragePool", shape=[shape[0], *[1] * (len(shape) - 1)])
+    else:
+        made.mean(*range(1, len(shape)))
+    inner = draw(st.integers(1, 6))
+    ones = [1] * (len(shape) - 1)
+    made.add("Conv", made.weights(inner, shape[0], *ones, reach=shape[0]), shape=[inner, *ones])
+    made.add("Relu")
+    made.add("Conv", made.weights(shape[0], inner, *ones, reach=inner), shape=[shape[0], *ones])
+    gate = made.add(draw(st.sampled_from(["Sigmoid", "HardSigmoid"])))
+    made.add("Mul", gate, source=trunk, shape=shape)
+
+
+def pool(draw: Draw, made: FloatMaker) -> None:
+    channels, *sides = made.shape
+    if min(sides) < 2:
+        return
+    operator = draw(st.sampled_from(["MaxPool", "AveragePool"]))
+    shape = [channels, *(side // 2 for side in sides)]
+    made.add(operator, shape=shape, kernel_shape=[2] * len(sides), strides=[2] * len(sides))
+
+
+def enlarge(draw: Draw, made: FloatMaker) -> None:
+    channels, *sides = made.shape
+    if max(sides) > 8 or len(sides) != 2:
+        return
+    shape = [channels, *(2 * side for side in sides)]
+    if draw(st.booleans()):
+        scales = made.constant(np.array([1.0, 1.0, 2.0, 2.0]))
+        made.add("Resize", "", scales, shape=shape, mode=draw(st.sampled_from(["nearest", "linear"])))
+    else:
+        outputs = draw(st.integers(1, 6))
+        weights = made.weights(channels, outputs, 2, 2, reach=channels)
+        made.add("ConvTranspose", weights, shape=[outputs, *shape[1:]], strides=[2, 2])
+
+
+def join(draw: Draw, made: FloatMaker) -> None:
+    """A convolution beside what it is of, along any axis."""
+    trunk, shape = made.last, list(made.shape)
+    axis = draw(st.integers(0, len(shape) - 1))
+    convolve(draw, made, channels=shape[0], keeps=True)
+    shape[axis] *= 2
+    where = axis + 1 if draw(st.booleans()) else axis - len(shape)
+    made.add("Concat", made.last, source=trunk, shape=shape, axis=where)
+
+
+def cut(draw: Draw, made: FloatMaker) -> None:
+    """A part along any axis, by Slice, Split or Gather."""
+    shape = list(made.shape)
+    axis = draw(st.integers(0, len(shape) - 1))
+    size = shape[axis]
+    if size < 2:
+        return
+    first = draw(st.integers(0, size - 2))
+    count = draw(st.integers(1, size - 1 - first))
+    kind = draw(st.sampled_from(["Slice", "Slice from the end", "Split"]))
+    made.text.append(f"  {kind} along {axis}")
+    if kind == "Split":
+        made.split([size - count, count], axis)
+        return
+    shape[axis] = count
+    ends = (first, first + count) if kind == "Slice" else (first - size, first + count - size)
+    made.add("Slice", *(made.constant([value]) for value in (*ends, axis + 1)), shape=shape)
+
+
+def turn(draw: Draw, made: FloatMaker) -> None:
+    """A linear layer over any axis: turned to the end, and back."""
+    rank = len(made.shape)
+    axis = draw(st.integers(0, rank - 1))
+    order = [*(one for one in range(rank) if one != axis), axis]
+    if order != [*range(rank)]:
+        made.transpose(*order)
+    linear(draw, made, outputs=made.shape[-1])
+    back = [order.index(one) for one in range(rank)]
+    if order != [*range(rank)]:
+        made.transpose(*back)
+
+
+def soften(draw: Draw, made: FloatMaker) -> None:
+    """Softmax over any axis."""
+    axis = draw(st.integers(0, len(made.shape) - 1))
+    made.add("Softmax", axis=axis + 1 if draw(st.booleans()) else axis - len(made.shape))
+
+
+def linear(draw: Draw, made: FloatMaker, *, outputs: int | None = None) -> None:
+    """A product with weights over the last axis, in any spelling."""
+    *others, inputs = made.shape
+    outputs = outputs or draw(st.integers(1, 12))
+    shape = [*others, outputs]
+    spellings = ["MatMul", "Einsum"] if others else ["MatMul", "Gemm", "Gemm turned"]
+    spelling = draw(st.sampled_from(spellings))
+    made.text.append(f"  {spelling}")
+    if spelling.startswith("Gemm"):
+        turned = spelling.endswith("turned")
+        sizes = (outputs, inputs) if turned else (inputs, outputs)
+        made.add("Gemm", made.weights(*sizes, reach=inputs), *_bias(draw, made, outputs), shape=shape, transB=turned)
+        return
+    weights = made.weights(inputs, outputs, reach=inputs)
+    if spelling == "Einsum":
+        axes = "abc"[: len(others)]
+        made.add("Einsum", weights, shape=shape, equation=f"n{axes}i,io->n{axes}o")
+    else:
+        made.add("MatMul", weights, shape=shape)
+    for bias in _bias(draw, made, outputs):
+        operands = (bias, made.last) if draw(st.booleans()) else (made.last, bias)
+        made.add("Add", operands[1], source=operands[0])
+
+
+def dense(draw: Draw, made: FloatMaker) -> None:
+    linear(draw, made)
+    activation(draw, made)
+
+
+def weights_at_the_left(draw: Draw, made: FloatMaker) -> None:
+    """Rows are mixed: a matrix of weights times the rows."""
+    rows, features = made.shape
+    outputs = draw(st.integers(1, 10))
+    made.add("MatMul", made.last, source=made.weights(outputs, rows, reach=rows), shape=[outputs, features])
+
+
+def residual_rows(draw: Draw, made: FloatMaker) -> None:
+    trunk, features = made.last, made.shape[-1]
+    linear(draw, made)
+    activation(draw, made)
+    linear(draw, made, outputs=features)
+    made.add("Add", made.last, source=trunk)
+
+
+def layer_normalise(draw: Draw, made: FloatMaker) -> None:
+    """Of the last axis, as an operator or written out."""
+    features = made.shape[-1]
+    # Of two or three features the results are hardly more than signs.
+    if features < 4:
+        return
+    factor, offset = (made.constant(made.rng.uniform(*ends, features)) for ends in ((0.5, 2), (-0.3, 0.3)))
+    if made.opset >= 17 and draw(st.booleans()):
+        made.add("LayerNormalization", factor, offset, axis=-1)
+        return
+    source, shape = made.last, made.shape
+    mean = made.mean(len(shape) - 1)
+    difference = made.add("Sub", mean, source=source, shape=shape)
+    if draw(st.booleans()):
+        made.add("Pow", made.constant(2.0))
+    else:
+        made.add("Mul", difference)
+    made.mean(len(shape) - 1)
+    made.add("Add", made.constant(1e-5))
+    deviation = made.add("Sqrt")
+    made.add("Div", deviation, source=difference, shape=shape)
+    made.add("Mul", factor)
+    made.add("Add", offset)
+
+
+def recurrence(draw: Draw, made: FloatMaker) -> None:
+    """A recurrent layer over the rows, from states of zero."""
+    steps, features = made.shape
+    operator, gates = draw(st.sampled_from([("LSTM", 4), ("GRU", 3), ("RNN", 1)]))
+    directions, units = draw(st.sampled_from([1, 2])), draw(st.integers(2, 6))
+    made.text.append(f"  {operator} of {units}, {directions} directions")
+    made.add("Transpose", perm=[1, 0, 2])
+    matrices = [
+        made.weights(directions, gates * units, columns, reach=features + units) for columns in (features, units)
+    ]
+    options = {"hidden_size": units, "direction": "bidirectional" if directions == 2 else "forward"}
+    if operator == "GRU":
+        options["linear_before_reset"] = 1
+    made.add(operator, *matrices, **options)
+    # [steps, directions, samples, units]
+    made.add("Transpose", perm=[2, 0, 1, 3], shape=[steps, directions, units])
+    made.reshape(steps, directions * units)
+
+
+def to_rows(draw: Draw, made: FloatMaker) -> None:
+    """The pixels of a map as rows of channels."""
+    channels, *sides = made.shape
+    made.reshape(channels, math.prod(sides))
+    made.transpose(1, 0)
+
+
+def to_vector(draw: Draw, made: FloatMaker) -> None:
+    """The mean of a map's pixels or of rows, or all elements."""
+    kind = draw(st.sampled_from(["mean", "Flatten"]))
+    made.text.append(f"  {kind}")
+    if kind == "Flatten":
+        made.add("Flatten", shape=[math.prod(made.shape)])
+    elif len(made.shape) == 2:
+        made.mean(0, kept=False)
+    else:
+        made.mean(*range(1, len(made.shape)), kept=False)
+
+
+ANYWHERE: dict[str, Block] = {"cut": cut, "linear over an axis": turn, "softmax": soften, "activation": activation}
+ON_MAPS: dict[str, Block] = ANYWHERE | {
+    "convolution": convolution,
+    "depthwise": depthwise,
+    "residual": residual,
+    "squeeze and excite": squeeze_and_excite,
+    "pool": pool,
+    "enlarge": enlarge,
+    "join": join,
+    "to rows": to_rows,
+    "to a vector": to_vector,
+}
+ON_ROWS: dict[str, Block] = ANYWHERE | {
+    "dense": dense,
+    "weights at the left": weights_at_the_left,
+    "residual of rows": residual_rows,
+    "layer normalisation": layer_normalise,
+    "recurrence": recurrence,
+    "to a vector": to_vector,
+}
+ON_VECTORS: dict[str, Block] = {"dense": dense, "softmax": soften, "residual of rows": residual_rows, "cut": cut}

@@ -1,0 +1,116 @@
+"""A float ONNX network under construction, whose samples have any number in front."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from hypothesis import assume
+from onnx import TensorProto, helper, numpy_helper
+
+from .naming import Naming
+
+#: First dimensions as exporters write them: a symbol, nothing, Paddle's, one sample.
+BATCHES = {"symbol": "batch", "nothing": None, "minus one": -1, "one": 1, "two": 2}
+SAMPLES = 12
+
+
+@dataclass(frozen=True)
+class FloatNetwork:
+    """A float model, inputs for calibration, and how it came about."""
+
+    model: bytes
+    samples: dict[str, np.ndarray]
+    text: str
+
+
+class FloatMaker:
+    """Adds operators one after the other; ``last`` is the newest tensor, ``shape`` that of a sample of it.
+
+    Parameters
+    ----------
+    rng : Generator
+        Of weights and samples.
+    naming : Naming
+    batch : str
+        A key of :data:`BATCHES`.
+    opset : int
+    """
+
+    def __init__(self, rng: np.random.Generator, naming: Naming, batch: str, opset: int):
+        self.rng, self.naming, self.opset, self._batch = rng, naming, opset, batch
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: list[onnx.TensorProto] = []
+        self.inputs: list[onnx.ValueInfoProto] = []
+        self.outputs: list[str] = []
+        self.samples: dict[str, np.ndarray] = {}
+        self.text = [f"batch: {batch}; opset {opset}; {naming.text}"]
+        self.last, self.shape = "", ()
+
+    def input(self, shape: Sequence[int]) -> str:
+        """A new input, of which the last tensor is one."""
+        self.last, self.shape = self.naming.tensor(), tuple(shape)
+        self.inputs.append(helper.make_tensor_value_info(self.last, TensorProto.FLOAT, [BATCHES[self._batch], *shape]))
+        self.samples[self.last] = self.rng.normal(0, 1, (SAMPLES, *shape)).astype(np.float32)
+        return self.last
+
+    def constant(self, array: np.ndarray | float | Sequence[int]) -> str:
+        name, array = self.naming.tensor(), np.asarray(array)
+        stored = array.astype(np.float32) if array.dtype.kind == "f" else array.astype(np.int64)
+        self.constants.append(numpy_helper.from_array(stored, name))
+        return name
+
+    def weights(self, *shape: int, reach: int) -> str:
+        """Constants with which a sum of ``reach`` products is as large as what is multiplied."""
+        return self.constant(self.rng.normal(0, reach**-0.5, shape))
+
+    def add(self, operator: str, *others: str, source: str | None = None, shape: Sequence[int] = (), **given) -> str:
+        """An operator on the last tensor, or on ``source``; its samples keep the shape, or get another."""
+        output = self.naming.tensor()
+        inputs = [self.last if source is None else source, *others]
+        self.nodes.append(helper.make_node(operator, inputs, [output], self.naming.node(operator, output), **given))
+        self.last, self.shape = output, tuple(shape) or self.shape
+        return output
+
+    def split(self, sizes: Sequence[int], axis: int) -> list[str]:
+        """Parts along an axis of the samples; the last one is the last tensor."""
+        outputs = [self.naming.tensor() for _ in sizes]
+        inputs, name = [self.last, self.constant(np.array(sizes))], self.naming.node("Split", outputs[0])
+        self.nodes.append(helper.make_node("Split", inputs, outputs, name, axis=axis + 1))
+        self.last, self.shape = outputs[-1], (*self.shape[:axis], sizes[-1], *self.shape[axis + 1 :])
+        return outputs
+
+    def mean(self, *axes: int, kept: bool = True) -> str:
+        """Over axes of the samples, as the operator set says it."""
+        places = [axis + 1 for axis in axes]
+        sizes = [1 if axis in axes else size for axis, size in enumerate(self.shape)]
+        shape = sizes if kept else [size for axis, size in enumerate(self.shape) if axis not in axes]
+        if self.opset < 18:
+            return self.add("ReduceMean", shape=shape, axes=places, keepdims=int(kept))
+        return self.add("ReduceMean", self.constant(np.array(places)), shape=shape, keepdims=int(kept))
+
+    def reshape(self, *shape: int) -> str:
+        """The elements of a sample in another shape, however many samples there are."""
+        assert math.prod(shape) == math.prod(self.shape)
+        return self.add("Reshape", self.constant(np.array([-1 if self._batch != "one" else 1, *shape])), shape=shape)
+
+    def transpose(self, *axes: int) -> str:
+        """Axes of the samples in another order."""
+        perm = [0, *(axis + 1 for axis in axes)]
+        return self.add("Transpose", shape=[self.shape[axis] for axis in axes], perm=perm)
+
+    def finish(self) -> FloatNetwork:
+        """The network with the last tensor as output, and those that were named."""
+        names = [*dict.fromkeys([*self.outputs, self.last])]
+        infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names]
+        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.constants)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
+        # ONNX's checker wants them, and its inference does not find all.
+        assume(all(value.type.tensor_type.HasField("shape") for value in inferred.graph.output))
+        del model.graph.output[:]
+        model.graph.output.extend(inferred.graph.output)
+        return FloatNetwork(model.SerializeToString(), self.samples, "\n  ".join(self.text))
