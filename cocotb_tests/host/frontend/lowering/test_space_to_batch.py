@@ -265,3 +265,22 @@ def test_a_border_of_another_value_stays_in_front(tmp_path: Path) -> None:
     feeds = {"x": samples(Case())["x"][:1]}
     results = [open_session(Model.written(each)).run(None, feeds)[0] for each in (given, prepared)]
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-5)
+
+
+def test_zeros_in_place_of_rows_are_no_border(tmp_path: Path) -> None:
+    """A row that is left out, and one of zeros where it was: the map in front of both has another row there."""
+    given = network(Case())
+    pad = next(node for node in given.graph.node if node.op_type == "Pad")
+    for name, value in (("from", 0), ("to", 5), ("axis", 2)):
+        given.graph.initializer.append(numpy_helper.from_array(np.array([value]), name))
+    place = list(given.graph.node).index(pad)
+    given.graph.node.insert(place, helper.make_node("Slice", [pad.input[0], "from", "to", "axis"], ["fewer"], "cut"))
+    pad = next(node for node in given.graph.node if node.op_type == "Pad")
+    pad.input[0] = "fewer"
+    pads = next(tensor for tensor in given.graph.initializer if tensor.name == pad.input[1])
+    pads.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(pads) + np.eye(8, dtype=np.int64)[6], pads.name))
+    prepared, found = prepare(onnx.load_from_string(given.SerializeToString()), "net", tmp_path)
+    assert DILATION in [one.rewriting for one in found]
+    feeds = {"x": samples(Case())["x"][:1]}
+    results = [open_session(Model.written(each)).run(None, feeds)[0] for each in (given, prepared)]
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=1e-5)

@@ -154,6 +154,15 @@ def test_an_input_without_a_shape_is_refused() -> None:
         quantize(model.SerializeToString(), VALUES)
 
 
+def test_of_several_constants_the_last_is_read_and_none_without_a_name() -> None:
+    model = network()
+    model.graph.initializer.append(numpy_helper.from_array(np.full((8, 3, 1, 1), 2, np.float32), "w"))
+    nameless_constant(model)
+    read = Model(model.SerializeToString()).proto.graph.initializer
+    assert sorted(tensor.name for tensor in read) == ["v", "w"]
+    assert (numpy_helper.to_array(next(tensor for tensor in read if tensor.name == "w")) == 2).all()
+
+
 def test_what_a_branch_reads_comes_before_it() -> None:
     """A name that a graph within a node takes from outside, and that a node further down computes."""
     text = (
