@@ -61,8 +61,9 @@ def run(
     VainError
         If it was killed because it works in vain.
     """
-    with _guarded_group() as group:
-        process = subprocess.Popen(
+    with (
+        _guarded_group() as group,
+        subprocess.Popen(
             command,
             cwd=cwd,
             env=env,
@@ -70,14 +71,12 @@ def run(
             stdout=stdout,
             stderr=stderr,
             process_group=group,
-        )
+        ) as process,
+    ):
         try:
             errors = _errors(process, time_limit_s, is_vain)
         finally:
             process.kill()
-            process.wait()
-            if process.stderr is not None:
-                process.stderr.close()
     return process.returncode, errors or b""
 
 

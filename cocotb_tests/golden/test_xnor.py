@@ -21,6 +21,15 @@ def test_less_the_number_of_values_it_is_their_inner_product(steps: int, lanes: 
     np.testing.assert_array_equal(found - steps * channels, expected)
 
 
+def test_bytes_that_do_not_count_add_nothing() -> None:
+    rng = np.random.default_rng(1)
+    x, w = (rng.choice([-1, 1], shape) for shape in ((6, 5, 128), (5, 3, 128)))
+    counted = np.arange(16) < np.array([16, 1, 7, 15, 16])[:, None]
+    found = agreeing(binary.pack(x).view(np.int8), binary.pack(w).view(np.int8), counted)
+    expected = np.einsum("psc,snc,sc->pn", x, w, counted.repeat(8, axis=1))
+    np.testing.assert_array_equal(found - 8 * counted.sum(), expected)
+
+
 def test_what_stands_in_a_list_says_how_many_bytes_count() -> None:
     entries = np.array(
         [7 << LIST_COUNT_LSB | 300, 0, LIST_FIRE | 15 << LIST_COUNT_LSB, 16 << LIST_COUNT_LSB], np.uint32

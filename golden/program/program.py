@@ -80,11 +80,11 @@ class Program:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     predicted_cycles: int
-    outline: Outline = field(default=Outline(), repr=False)
-    batch: int = 1
-    head: bytes = field(default=b"", repr=False)
-    tail: bytes = field(default=b"", repr=False)
-    model: bytes = field(default=b"", repr=False)
+    outline: Outline = field(repr=False)
+    batch: int
+    head: bytes = field(repr=False)
+    tail: bytes = field(repr=False)
+    model: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         program_check.check(self)

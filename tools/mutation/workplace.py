@@ -147,8 +147,9 @@ class Workplace:
         name = failed[1] if failed else "::".join(ended.groups()) if ended else run.arguments[0]
         outcome = "stillborn" if self._is_stillborn(mutant, code, output) else "caught"
         if outcome == "caught":
-            # Without the parameters, which may have spaces in them.
-            self._check_passes(name.partition("[")[0] if failed or ended else "", run)
+            # With its parameters, unless these have spaces in them and are cut off.
+            whole = name if name.endswith("]") else name.partition("[")[0]
+            self._check_passes(whole if failed or ended else "", run)
         return Result(mutant.name, mutant.file, outcome, run.tier, inside[1] if inside else name)
 
     def _copy(self, mutant: Mutant | None) -> Path:

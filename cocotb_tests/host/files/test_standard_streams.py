@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.examples import digits
+from lutterfly.host.files import standard_streams
 
 MODEL = digits.model_path("qop")
 COMMAND = f"{sys.executable} -c 'import sys; from lutterfly.host.command.main import main; sys.exit(main())'"
@@ -47,6 +48,17 @@ def test_without_standard_output_nothing_is_done(tmp_path: Path) -> None:
         ("lutterfly: standard output must be writable, and is not: it is closed; name another place for it\n"),
     )
     assert not target.exists()
+
+
+def test_what_is_said_without_standard_error_goes_nowhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where print takes None for standard output."""
+    monkeypatch.setattr(sys, "stderr", None)
+    standard_streams.prepare()
+    with sys.stderr as nowhere:
+        print("a complaint", file=nowhere)
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.regress

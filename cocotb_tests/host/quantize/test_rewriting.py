@@ -117,6 +117,7 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
     "one axis": ([resize((1, 2))], ["Pad", "Conv", *SPLIT]),
     "unequal factors": ([resize((2, 3))], ["Pad", "Conv", *SPLIT]),
     "half the size": ([resize((0.5, 0.5))], ["Conv"]),
+    "to a row of two": ([resize((1 / 6, 2 / 8))], ["Slice", "Conv"]),
     "three halves": ([resize((1.5, 1.5))], ["Pad", "Conv", "DepthToSpace"]),
     "aligned corners": ([resize((2, 2), coordinate_transformation_mode="align_corners")], 2 * ACROSS),
     "aligned corners of rows": ([resize((1, 2), coordinate_transformation_mode="align_corners")], ACROSS),

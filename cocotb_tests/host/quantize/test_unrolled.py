@@ -167,6 +167,7 @@ MOVES: dict[str, tuple[Moves, int]] = {
         [SQUEEZED, BATCH_FIRST, ("Slice", tuple(map(np.array, ([1], [99], [1], [2]))), {})],
         2,
     ),
+    "all but the first": ([SQUEEZED, BATCH_FIRST, ("Slice", tuple(map(np.array, ([1], [99], [1]))), {})], 3),
     "flat": ([SQUEEZED, BATCH_FIRST, ("Flatten", (), {"axis": 1})], 4),
     "features": ([SQUEEZED, BATCH_FIRST, ("Gather", (np.array([0, 2]),), {"axis": 2})], 4),
     "backwards": ([SQUEEZED, BATCH_FIRST, ("Slice", tuple(map(np.array, ([-1], [-99], [1], [-1]))), {})], 4),

@@ -31,6 +31,8 @@ def test_memories_are_no_fuller_than_they_are_large(network: str) -> None:
         assert ("loaded in every inference" in use.parts) == streams
     assert facts.external.used == facts.program.arena_bytes
     assert facts.external.parts.get("alignment", 0) >= 0
+    for kind, ports in (("inputs", facts.program.inputs), ("outputs", facts.program.outputs)):
+        assert facts.external.parts[kind] == sum(port.size_bytes for port in ports)
     assert ("spilled tensors" in facts.external.parts) == bool(facts.program.cores[0].spilled) == (network == "large")
 
 

@@ -62,6 +62,14 @@ def test_predicted_times_are_near_the_measured_ones(network: str) -> None:
         assert abs(command.command.end - command.end) <= max(16, 0.02 * ran.cycles), command
 
 
+@pytest.mark.parametrize(("network", "most"), [("digits", 0), ("large", 4), ("joined", 2)])
+def test_commands_begin_and_end_when_it_is_predicted(network: str, most: int) -> None:
+    """All of them, or all but a few, most of which are a cycle off."""
+    ran = report_of(network)[1].observation
+    off = [one for one in (*ran.dma, *ran.compute) if (one.begin, one.end) != (one.command.begin, one.command.end)]
+    assert len(off) <= most
+
+
 def test_outputs_are_those_of_the_run() -> None:
     _, facts = report_of("digits")
     session = InferenceSession(facts.program, PRESETS["tiny"])

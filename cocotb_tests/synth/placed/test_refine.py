@@ -43,6 +43,21 @@ def test_a_register_comes_between_what_it_connects() -> None:
     assert {name for name, site in sites(sketch).items() if site != before[name]} == {"b"}
 
 
+def test_a_path_of_a_cell_that_has_moved_waits_for_its_new_delay(monkeypatch: pytest.MonkeyPatch) -> None:
+    timing = Timing(line().module)
+    first, second = timing.paths(5.0)
+    assert {first.start, first.end} & {second.start, second.end} == {"b"}
+    asked, best_move = [], module._best_move
+
+    def recorded(timing: Timing, slices: Slices, name: str, limit_ns: float) -> object:
+        asked.append(name)
+        return best_move(timing, slices, name, limit_ns)
+
+    monkeypatch.setattr(module, "_best_move", recorded)
+    assert len(module._moves(timing, Slices(timing.cells), [first, second], set(), 5.0, 2)) == 1
+    assert {*asked} == {first.start, first.end}
+
+
 def test_what_meets_the_clock_stays() -> None:
     sketch = line()
     before = sites(sketch)

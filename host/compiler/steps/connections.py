@@ -138,7 +138,7 @@ def _alike(offsets: Addresses, used: Bool, origins: Sequence[int], lanes: int) -
 def _together(offsets: Addresses, used: Bool, origins: Sequence[int], tiles: range, lanes: int) -> Run | None:
     """Tiles with words for all of them; None where their windows are not equally far apart."""
     apart = {after - before for before, after in itertools.pairwise(origins[tiles.start : tiles.stop])}
-    if len(apart) != 1 or min(apart) < 0:
+    if len(apart) != 1 or (pitch := apart.pop()) < 0:
         return None
     starts = cover(offsets[used[tiles.start : tiles.stop].any(axis=0)], lanes)
-    return Run(tiles, origins[tiles.start] + int(starts[0]), apart.pop(), starts - starts[0])
+    return Run(tiles, origins[tiles.start] + int(starts[0]), pitch, starts - starts[0])

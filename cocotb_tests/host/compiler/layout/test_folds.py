@@ -124,6 +124,17 @@ def test_every_weight_has_one_place_and_the_rest_is_zero() -> None:
         assert total == (sorted(weights[output].reshape(-1).tolist()) if output < 5 else [])
 
 
+@pytest.mark.parametrize("rows", [2, 3])
+def test_stored_rows_hold_those_that_a_dilated_window_takes(rows: int) -> None:
+    window = Window((3, 3), (2, 1), pads=(2, 0, 2, 0), dilation=(2, 1))
+    storage = fold_storage(window, Tensor("x", (9, 9, 2), 1.0, 0, ()), rows)
+    found = folds.source_rows(storage, 9)
+    for output, tap in itertools.product(range(window.output_size(9, 9)[0]), range(3)):
+        row = 2 * output + 2 * tap - 2
+        stored = (2 * output + 2 * rows * (tap // rows)) // storage.fold.step
+        assert found[stored, tap % rows] == (row if 0 <= row < 9 else -1)
+
+
 def test_folded_rows_overlap_only_where_they_must() -> None:
     _, layer = planned((12, 12, 2), 4, Window((4, 4), (4, 4)))
     storage = fold_storage(layer.window, Tensor("x", (12, 12, 2), 1.0, 0, ()), 4)

@@ -132,6 +132,16 @@ def test_pairs_lie_along_the_even_side(size: tuple[int, int], along: int) -> Non
 
 
 @pytest.mark.parametrize(
+    ("size", "window"),
+    [((1, 8), Window((3, 1), pads=(1, 0, 1, 0))), ((8, 1), Window((1, 3), pads=(0, 1, 0, 1)))],
+    ids=str,
+)
+def test_a_pixel_without_a_neighbour_is_no_pair(size: tuple[int, int], window: Window, always: None) -> None:
+    maker = GraphMaker((*size, 32))
+    assert of_plan(planned(maker.finish(maker.convolution("x", 16, window)), ARRAYS[0])) == []
+
+
+@pytest.mark.parametrize(
     ("window", "is_taken"),
     [
         (Window((3, 3), pads=(1, 1, 1, 1)), True),
