@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator, SimulatorContext
 
 from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.oracles.lifetimes import wait_until
@@ -71,6 +75,53 @@ def test_multiplier_takes_its_registers_along(tmp_path: Path) -> None:
 def test_harness_counts_its_registers() -> None:
     # Read and write address, data, enable; read data, folded four by four.
     assert Harness(Ram(width=16, depth=16)).flip_flops == 4 + 4 + 16 + 1 + 16 + 4 + 1
+
+
+class Wires(wiring.Component):
+    """As many outputs as inputs, and the same."""
+
+    def __init__(self, width: int):
+        super().__init__({"given": In(width), "same": Out(width)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.d.comb += self.same.eq(self.given)
+        return m
+
+
+def test_every_input_and_every_output_is_reached_from_the_pins() -> None:
+    """A bit comes to the inputs one after the other, and two registers after them the outputs are folded."""
+    width, harness = 3, Harness(Wires(3))
+    bits = [1, 0, 0, 0, 0, 1, 1, 0, 1, 0, 1, 1, 1, 0, 0]
+    folded = []
+
+    async def bench(context: SimulatorContext) -> None:
+        for bit in bits:
+            context.set(harness.shift, bit)
+            *_, value = await context.tick().sample(harness.folded)
+            folded.append(value)
+
+    simulator = Simulator(harness)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    assert folded[width + 2 :] == [sum(bits[at : at + width]) % 2 for at in range(len(bits) - width - 2)]
+
+
+@pytest.mark.parametrize("is_pumped", [False, True])
+def test_terms_are_folded_where_multipliers_work_twice_a_cycle(
+    is_pumped: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else the device has room for them as they are."""
+    passes: list[str] = []
+    for name in ("absorb_registers", "align_factors", "fold_terms"):
+        monkeypatch.setattr(flow, name, lambda netlist, name=name: passes.append(name))
+    for name in ("to_verilog", "_run_yosys", "check_fit"):
+        monkeypatch.setattr(flow, name, lambda *given, **options: "")
+    (tmp_path / "top.json").write_text("{}")
+    platform = Platform(is_pumped=is_pumped)
+    flow.map_cells(Wires(1), tmp_path, DEVICES["ecp5-85k"], lambda text: None, platform=platform)
+    assert passes == ["absorb_registers", "align_factors", *["fold_terms"] * is_pumped]
 
 
 def test_median_and_misses() -> None:

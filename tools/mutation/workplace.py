@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import shutil
@@ -116,6 +117,9 @@ class Workplace:
         self._passes: set[tuple[str, ...]] = set()
         self._digests: dict[str, str] = {}
         self._lost: str | None = None
+        # Copies of the tree write nothing: each run would compile again what the checkout has not compiled.
+        for top in (*FOLDERS, TESTS):
+            compileall.compile_dir(ROOT / top, quiet=2)
         # What every design shares need not be compiled again; what is being built will have another name.
         for shared in (default_root() / "cocotb").glob("runtime-*/"):
             if PARTIAL not in shared.name:

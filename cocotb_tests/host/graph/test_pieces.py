@@ -120,6 +120,18 @@ def test_several_inputs() -> None:
         np.testing.assert_array_equal(evaluated(layer, moved.shape, *codes), expected(moved, *codes))
 
 
+def test_inputs_of_one_row_are_there_as_they_are() -> None:
+    shape = (1, WIDTH, CHANNELS)
+    row = np.arange(WIDTH * CHANNELS).reshape(shape)
+    moved = np.concatenate([row, row + row.size], 2)
+    layer, codes = arranged(moved, shape, shape), [random(shape) for _ in range(2)]
+    assert [(part.source, part.target, part.channels) for part in layer.pieces] == [
+        (0, 0, CHANNELS),
+        (1, CHANNELS, CHANNELS),
+    ]
+    np.testing.assert_array_equal(evaluated(layer, moved.shape, *codes), expected(moved, *codes))
+
+
 def test_elements_of_one_place_in_several_inputs() -> None:
     """The inputs follow one another in one order: none is read beyond its end."""
     moved = np.stack([EVERY[2] + at * EVERY.size for at in range(3)])

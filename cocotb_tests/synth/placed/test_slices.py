@@ -139,6 +139,9 @@ def test_what_moves_together() -> None:
     sketch.register("g", "X1/Y5/SLICEB.FF0", "twice")
     sketch.wide("twice", "X1/Y5/SLICEC", ("plain", "upper"), "b")
     sketch.table("again", "X1/Y5/SLICED.K0", "twice")
+    # Of which something else needs a half.
+    sketch.wide("open", "X1/Y6/SLICEA", ("plain", "upper"), "b")
+    sketch.table("beside", "X1/Y6/SLICEB.K0", "open_upper")
     sketch.cell("widest", "TRELLIS_COMB", "X1/Y4/SLICED.K1", {"FXA": "wider"}, {"OFX": "wide_output"}, MODE="LOGIC")
     sketch.cell("memory", "TRELLIS_COMB", "X1/Y3/SLICEA.K0", {"A": "a"}, {"F": "word"}, MODE="DPRAM")
     sketch.cell("block", "DP16KD", "X2/Y4", {"CLKA": "clk"}, {"DOA0": "data"})
@@ -163,4 +166,5 @@ def test_what_moves_together() -> None:
         "twice_upper": [twice],
         "g": [Mover("g", None)],
         "again": [Mover(None, "again")],
+        "beside": [Mover(None, "beside")],
     }

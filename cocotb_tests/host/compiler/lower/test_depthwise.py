@@ -105,6 +105,13 @@ def test_rows_are_shared_out(chains: int, rows: int, counts: list[tuple[int, int
     assert [(fields["middle"], fields.get("further", 0)) for fields in found] == counts
 
 
+def test_an_average_of_a_whole_map_has_one_result_a_window() -> None:
+    """Whatever the chains: no window lies beside it."""
+    maker = GraphMaker((5, 4, 16))
+    (command,) = commands(exact_plan(maker.finish(maker.global_average("x")), of_chains(3)))
+    assert (command["steps"], command["middle"], command.get("further", 0)) == (20, 1, 0)
+
+
 @pytest.mark.parametrize(
     # For each result 3 words, 4 of two, 5 of three, 6 of four; two cycles in the requantiser, or one.
     ("chains", "requant_lanes", "halves"),

@@ -6,7 +6,9 @@ import dataclasses
 import itertools
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from cocotb_tests.support.networks.matrix_graphs import Matrices
 from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
@@ -16,7 +18,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_model, plan_graph
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.graph import Arrange, Concat, MatrixProduct
+from lutterfly.host.graph import Arrange, Concat, MatrixProduct, MaxPool
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify
 
@@ -74,6 +76,24 @@ def test_heads_side_by_side_are_channels() -> None:
     assert last == [Concat, Arrange], "the host reads an image"
     assert [layer.title for layer in graph.layers if isinstance(layer, Arrange)][-1] == "arrangement"
     assert_right(verify(found.model(), PRESETS["tiny"], samples=2))
+
+
+def test_what_is_pooled_along_the_rows_is_an_image() -> None:
+    """Whose pixels are the columns: nothing is moved in between."""
+    found = Matrices((1, 8, 16), (1, 16, 10))
+    model = onnx.load_from_string(found.model())
+    last = model.graph.node[-1]
+    last.output[0], scales = "numbers", last.input[1:]
+    model.graph.node.extend(
+        [
+            helper.make_node("MaxPool", ["numbers"], ["pooled"], "pool", kernel_shape=[2], strides=[2]),
+            helper.make_node("QuantizeLinear", ["pooled", *scales], ["codes"], "quantised"),
+            helper.make_node("DequantizeLinear", ["codes", *scales], ["y"], "end"),
+        ]
+    )
+    model.graph.output[0].type.tensor_type.shape.dim[2].dim_value = 5
+    graph = assert_exact(model.SerializeToString(), codes(found), covered=True)
+    assert layer_types(graph)[-2:] == [MatrixProduct, MaxPool]
 
 
 @pytest.mark.parametrize(("zero_points", "name", "shown"), [((3, 0, 0), "a", 3), ((0, -128, 0), "b", -128)])

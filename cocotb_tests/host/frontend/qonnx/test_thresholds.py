@@ -6,8 +6,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork
+from lutterfly.host.frontend import import_model
 from lutterfly.host.frontend.qonnx.fitting import thresholds
 from lutterfly.host.frontend.qonnx.fitting.thresholds import Way, _directions, find_thresholds
+from lutterfly.host.frontend.qonnx.reading.chain import Evaluator
+from lutterfly.host.frontend.qonnx.reading.product import Product
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 5, 11])
@@ -34,3 +38,29 @@ def test_what_stays_neither_rises_nor_falls() -> None:
     rises, falls = _directions(values)
     assert rises.tolist() == [False, False, True, True]
     assert falls.tolist() == [True, False, False, True]
+
+
+def test_what_is_tried_lies_beyond_all_that_float32_may_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where sums of 0.1 are added in any order."""
+    made: dict[str, list[np.ndarray]] = {"run": [], "results": [], "errors": []}
+
+    def record(owner: type, name: str, *, is_argument: bool = False) -> None:
+        called = getattr(owner, name)
+
+        def recorded(self: object, values: np.ndarray) -> object:
+            result = called(self, values)
+            made[name].append(values if is_argument else result)
+            return result
+
+        monkeypatch.setattr(owner, name, recorded)
+
+    record(Evaluator, "run", is_argument=True)
+    record(Product, "results")
+    record(Product, "errors")
+    net = QonnxNetwork((9,))
+    import_model(net.model(net.bipolar(net.linear(net.bipolar("x"), net.signs((4, 9), 0.1)))))
+    (results,), errors = made["results"], made["errors"][-1]
+    _, low, high = (values.astype(np.float64) for values in made["run"])
+    assert errors.all()
+    assert (low < results - errors).all()
+    assert (high > results + errors).all()
