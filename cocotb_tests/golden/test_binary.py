@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.numerics import binary
-from lutterfly.golden.numerics.convolution import convolve
+from lutterfly.golden.numerics.convolution import Kernels, convolve
 
 
 def signs(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -53,6 +53,10 @@ def test_convolutions_are_those_of_the_values(seed: int) -> None:
     padded = np.pad(values, ((top, bottom), (left, right), (0, 0)), constant_values=pad_value)
     expected = convolve(padded, weights, np.zeros(outputs, np.int32), zero_point=0, stride=stride, dilation=dilation)
     np.testing.assert_array_equal(found, expected)
+    # The same of products, as graphs are evaluated.
+    bias = rng.integers(-1000, 1000, outputs).astype(np.int32)
+    geometry = {"stride": stride, "dilation": dilation, "pads": pads}
+    np.testing.assert_array_equal(Kernels(weights, bias).totals(values, border=pad_value, **geometry), found + bias)
 
 
 def test_results_are_written_into_the_middle_of_a_map_that_has_its_border() -> None:

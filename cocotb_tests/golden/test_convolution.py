@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from cocotb_tests.support.oracles.exactness import needs_reference
-from lutterfly.golden.numerics.convolution import convolve, matrix_product, patches
+from lutterfly.golden.numerics.convolution import Kernels, convolve, matrix_product, patches
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
@@ -98,6 +98,30 @@ def test_the_greatest_sums_are_exact(channels: int, zero_point: int, groups: int
     for output in range(2 * groups):
         part = codes[0, 0, output // 2 * channels :][:channels].astype(np.int64) - zero_point
         assert found[0, 0, output] == int((part * weights[output, 0, 0].astype(np.int64)).sum()) + output
+
+
+#: What 1000 products with the least code add up to.
+PRODUCTS = 128 * 127 * 1000
+
+
+@pytest.mark.parametrize(
+    ("greatest", "kind"),
+    [
+        (2**24 - 1, np.float32),
+        (2**24, np.float32),
+        (2**24 + 1, np.float64),
+        (2**31 - 1, np.float64),
+        # Sums wrap.
+        (2**31, np.int32),
+        (2**31 + 1, np.int32),
+    ],
+)
+def test_a_type_is_taken_as_far_as_it_is_exact(greatest: int, kind: type) -> None:
+    weights, codes = np.full((1, 1, 1, 1000), -127, np.int8), np.full((1, 1, 1000), -128, np.int8)
+    kernels = Kernels(weights, np.array([greatest - PRODUCTS], np.int32))
+    total = kernels.totals(codes, border=0, stride=(1, 1), dilation=(1, 1), pads=(0, 0, 0, 0))
+    assert total.dtype == kind
+    assert int(total[0, 0, 0]) == (greatest + 2**31) % 2**32 - 2**31
 
 
 @needs_reference

@@ -22,6 +22,7 @@ from lutterfly.golden.numerics.fpc import (
     run_stages,
     shift_values,
 )
+from lutterfly.golden.numerics.fpc_float import fast_pointwise_float
 from lutterfly.golden.numerics.fpc_layer import Finish, Stages
 
 #: Names of the weights in the source's figures, by stage and index of the result: own and cross.
@@ -188,6 +189,31 @@ def test_float32_computes_the_same():
     for value, other, own, cross in itertools.product([-32768, 32767], [-32768, 32767], [-128, 127], [-128, 127]):
         total = np.float32(own) * np.float32(value) + np.float32(cross) * np.float32(other)
         assert int(total) == own * value + cross * other
+
+
+@given(patterns(), st.integers(0, 1 << 20), st.booleans(), st.sampled_from([1, 7, 700]))
+def test_every_code_in_float32_is_that_in_integers(pattern: Pattern, seed: int, extreme: bool, pixels: int):
+    """Of one pixel, of some, and of more than are computed at a time."""
+    rng = np.random.default_rng(seed)
+    stages, finish = random_stages(pattern, seed, extreme=extreme), random_finish(pattern.outputs, seed)
+    codes = rng.integers(-128, 128, (1, pixels, pattern.inputs)).astype(np.int8)
+    zero_point = int(rng.choice([-128, 127, 0, 5]))
+    wanted = fast_pointwise(codes, zero_point, stages, finish)
+    np.testing.assert_array_equal(fast_pointwise_float(codes, zero_point, stages, finish), wanted)
+
+
+@pytest.mark.parametrize("growth", [0, 1])
+@pytest.mark.parametrize("skips", [[], [(0, 0)], [(0, 3), (1, 3), (2, 3), (3, 3)]])
+def test_extremes_in_float32_saturate_as_integers(skips: list[tuple[int, int]], growth: int):
+    """Products of the greatest factors, and as many skips at a stage as there are, of both signs."""
+    pattern = Pattern.of(16, 16, "bottom-up", ["full"] * 4, skips)
+    finish = Finish(np.array([-32768, 32767] * 8), np.full(16, 2.0**-9, np.float32), 1)
+    for own, cross in itertools.product([-128, -127, 127], repeat=2):
+        weights = [(np.full(16, weight, np.int8),) * 4 for weight in (own, cross)]
+        stages = Stages(pattern, *weights, (growth,) * 4, 7)
+        codes = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (50, 16))
+        wanted = fast_pointwise(codes, 127, stages, finish)
+        np.testing.assert_array_equal(fast_pointwise_float(codes, 127, stages, finish), wanted)
 
 
 def made(**changed: object) -> Callable[[], Stages]:

@@ -31,7 +31,7 @@ def totals_and_scales() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(("zero_point", "low", "high"), CLAMPS)
-@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", [np.int32, np.int64, np.float64])
 def test_bytes_are_those_of_integers(kind: type, zero_point: int, low: int, high: int) -> None:
     totals, scales = totals_and_scales()
     parameters = pack_parameters(np.zeros(len(scales), np.int32), scales)
@@ -45,7 +45,7 @@ def test_bytes_are_those_of_integers(kind: type, zero_point: int, low: int, high
 
 
 def test_refusals() -> None:
-    with pytest.raises(TypeError, match=r"^total must be int32 or int64, not float32$"):
-        requantise_float(np.zeros(1, np.float32), np.ones(1, np.float32), 0)
+    with pytest.raises(TypeError, match=r"^total must be int32, int64, float32 or float64, not int16$"):
+        requantise_float(np.zeros(1, np.int16), np.ones(1, np.float32), 0)
     with pytest.raises(TypeError, match=r"^multiplier must be float32, not float64$"):
         requantise_float(np.zeros(1, np.int32), np.ones(1), 0)

@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .convolution import Int8, Int32
-from .fpc_layer import FRACTION_BITS, MOST_FINISH_SHIFT, VALUE_BITS, Finish, Int16, Stages
+from .fpc_layer import FRACTION_BITS, GREATEST_VALUE, LEAST_VALUE, MOST_FINISH_SHIFT, Finish, Int16, Stages
 from .requant import requantise
-
-_LEAST, _GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
 
 
 def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
@@ -108,7 +106,7 @@ def run_stages(values: Int16, stages: Stages) -> Int16:
         for first, last in pattern.skips:
             if last == stage:
                 result += entering[first]
-        entering.append(np.clip(result, _LEAST, _GREATEST).astype(np.int16))
+        entering.append(np.clip(result, LEAST_VALUE, GREATEST_VALUE).astype(np.int16))
     return entering[-1]
 
 

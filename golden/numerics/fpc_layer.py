@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +18,7 @@ FRACTION_BITS = 6
 UNIT_WEIGHT = 1 << FRACTION_BITS
 #: Bits of a value between stages, and of a bias.
 VALUE_BITS = NARROW_BITS
+LEAST_VALUE, GREATEST_VALUE = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
 #: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
 MOST_INPUT_SHIFT = 7
 MOST_FINISH_SHIFT = 7
@@ -83,6 +85,18 @@ class Stages:
         if not 0 <= self.input_shift <= MOST_INPUT_SHIFT:
             raise ValueError(f"input_shift must be between 0 and {MOST_INPUT_SHIFT}, not {self.input_shift}")
 
+    @cached_property
+    def float_weights(self) -> list[tuple[npt.NDArray[np.int64], Float32 | None, Float32 | None]]:
+        """For each stage the indices of partners, and own and cross weights float32[width, 1] with what the stage
+        divides by; None where all are one."""
+        indices = np.arange(self.pattern.width)
+        return [
+            (indices ^ distance, _in_float(own, FRACTION_BITS + shift), _in_float(cross, FRACTION_BITS + shift))
+            for distance, own, cross, shift in zip(
+                self.pattern.distances, self.own, self.cross, self.growth_shifts, strict=True
+            )
+        ]
+
     def _check_count(self, name: str, values: tuple) -> None:
         if len(values) != self.pattern.stages:
             raise ValueError(f"{name} must be {self.pattern.stages}, one for each stage, not {len(values)}")
@@ -130,6 +144,12 @@ class Finish:
         """k if all scales are ``2**-k``, k from 0 to 7, so that a shift replaces the multiplication; else None."""
         shifts = range(MOST_FINISH_SHIFT + 1)
         return next((shift for shift in shifts if (self.scale == np.float32(2.0**-shift)).all()), None)
+
+
+def _in_float(weights: Int8, shift: int) -> Float32 | None:
+    """``weights / 2**shift`` as a column; None where all are one."""
+    column = np.ldexp(weights[:, np.newaxis].astype(np.float32), -shift)
+    return None if (column == 1).all() else column
 
 
 def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: type) -> np.ndarray:

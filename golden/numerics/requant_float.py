@@ -9,9 +9,11 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from .convolution import Totals
+
 
 def requantise_float(
-    total: npt.NDArray[np.int32 | np.int64],
+    total: Totals,
     multiplier: npt.NDArray[np.float32],
     zero_point: int,
     low: int = -128,
@@ -21,10 +23,10 @@ def requantise_float(
 
     Parameters
     ----------
-    total : int32[..., channels] or int64[..., channels]
-        Sums, their bias added.
+    total : int32, int64, float32 or float64[..., channels]
+        Sums, their bias added: integers, whatever the type.
     multiplier : float32[channels]
-        Scales, finite and not negative.
+        Scales, finite and not negative; or what else fits the shape of ``total``.
     zero_point, low, high : int
         int8 codes, ``low <= high``.
 
@@ -38,8 +40,8 @@ def requantise_float(
     TypeError
         If an array has another type.
     """
-    if total.dtype not in (np.int32, np.int64):
-        raise TypeError(f"total must be int32 or int64, not {total.dtype}")
+    if total.dtype not in (np.int32, np.int64, np.float32, np.float64):
+        raise TypeError(f"total must be int32, int64, float32 or float64, not {total.dtype}")
     if multiplier.dtype != np.float32:
         raise TypeError(f"multiplier must be float32, not {multiplier.dtype}")
     # A product may be infinite, which is clamped as well, or vanish.

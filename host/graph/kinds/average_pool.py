@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....golden.numerics.convolution import Int32
+from ....golden.numerics.convolution import Totals
 from ..tensor import Int8, Shape
 from .unit_product import UnitProduct
 
@@ -33,7 +33,7 @@ class AveragePool(UnitProduct):
         """The geometry."""
         return f" {self.window.text}"
 
-    def requantised(self, sums: Int32, size: tuple[int, int], zero_point: int) -> Int8:
+    def requantised(self, sums: Totals, size: tuple[int, int], zero_point: int) -> Int8:
         """By the elements in the input, where a border does not count.
 
         A border holds the zero point, which adds nothing to a sum: only what that is divided by differs.

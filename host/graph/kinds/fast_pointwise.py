@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.numerics.fpc import fast_pointwise
+from ....golden.numerics.fpc_float import fast_pointwise_float
 from ....golden.numerics.fpc_layer import Finish, Stages
 from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor
@@ -56,5 +56,5 @@ class FastPointwise(Finished):
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """Each pixel through all stages."""
-        result = fast_pointwise(values[self.input], self.zero_point, self.stages, self.requantisation)
+        result = fast_pointwise_float(values[self.input], self.zero_point, self.stages, self.requantisation)
         return self.finished(result, tensors)

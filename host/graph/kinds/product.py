@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from ....golden.elements import CODE_BITS
-from ....golden.numerics.convolution import Int32, convolve
+from ....golden.numerics.convolution import Int32, Kernels, Totals
 from ....golden.numerics.requant_float import requantise_float
 from ..channels import ChannelRule
 from ..finished import Finished
@@ -36,26 +37,33 @@ class Product(Finished):
     multiplier: npt.NDArray[np.float32]
     groups: int
 
+    @cached_property
+    def _kernels(self) -> dict[int, Kernels]:
+        """By the zero point of the input: as many as are needed."""
+        return {}
+
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """The sums, requantised."""
+        zero_point = tensors[self.input].zero_point
+        return self._evaluated(values, tensors, zero_point=zero_point, border=zero_point)
+
+    def _evaluated(
+        self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor], *, zero_point: int, border: int
+    ) -> dict[str, Int8]:
+        """The sums of codes less a zero point, over a border of another code, requantised."""
+        if zero_point not in self._kernels:
+            self._kernels[zero_point] = Kernels(self.weights, self.bias, self.groups).without(zero_point)
         codes, window = values[self.input], self.window
-        sums = convolve(
-            codes,
-            self.weights,
-            self.bias,
-            zero_point=tensors[self.input].zero_point,
-            stride=window.stride,
-            dilation=window.dilation,
-            pads=window.pads,
-            groups=self.groups,
+        sums = self._kernels[zero_point].totals(
+            codes, border=border, stride=window.stride, dilation=window.dilation, pads=window.pads
         )
         return self.finished(self.requantised(sums, codes.shape[:2], tensors[self.inner].zero_point), tensors)
 
-    def requantised(self, sums: Int32, size: tuple[int, int], zero_point: int) -> Int8:
-        """Codes with a zero point of sums int32[rows, columns, outputs] over an input of ``size`` rows and columns."""
+    def requantised(self, sums: Totals, size: tuple[int, int], zero_point: int) -> Int8:
+        """Codes with a zero point of sums [rows, columns, outputs] over an input of ``size`` rows and columns."""
         return self.scaled(sums, self.multiplier, zero_point)
 
-    def scaled(self, sums: Int32, multiplier: npt.NDArray[np.float32], zero_point: int) -> Int8:
+    def scaled(self, sums: Totals, multiplier: npt.NDArray[np.float32], zero_point: int) -> Int8:
         """Codes of sums that have their bias."""
         return requantise_float(sums, multiplier, zero_point, self.finish.low, self.finish.high)
 
