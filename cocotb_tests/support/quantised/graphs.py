@@ -49,6 +49,11 @@ class GraphMaker:
         self.graph.tensors[name] = Tensor(name, shape, 0.05, zero_point, views)
         return name
 
+    def input(self, name: str, shape: tuple[int, int, int], *, zero_point: int = 3) -> str:
+        """Another input."""
+        self.graph.inputs.append(name)
+        return self._tensor(name, shape, zero_point)
+
     def _name(self) -> str:
         return f"t{len(self.graph.layers)}"
 

@@ -116,8 +116,9 @@ class Part:
 
 def hide(hidden: int, waiting: int, *, begins: bool) -> int:
     """How many cycles the results of a window come before what the gate foresees: of the pauses between the commands
-    whose results wait, one for each, some are hidden, as groups are found ahead."""
-    return min(min(hidden, waiting) + begins, PAUSES_HIDDEN)
+    whose results wait, one for each, some are hidden, as groups are found ahead. But no result comes before it has gone
+    through the pipeline, and one that hardly waits has no more than that before it."""
+    return min(hidden + begins, max(waiting, 1) - 1 + begins, PAUSES_HIDDEN)
 
 
 def pieces(fields: dict[str, int], windows: list[tuple[int, int]], config: Config) -> list[list[int]]:

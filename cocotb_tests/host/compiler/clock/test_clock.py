@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
 from lutterfly.host.compiler.clock.barriers import Barriers
 from lutterfly.host.compiler.clock.bus import ReadBus
 from lutterfly.host.compiler.clock.chunks import Run, runs
-from lutterfly.host.compiler.clock.issue import Part
+from lutterfly.host.compiler.clock.issue import Part, hide
 from lutterfly.host.compiler.clock.load import LoadClock
 from lutterfly.host.compiler.clock.port import Port, Rounds
 from lutterfly.host.compiler.clock.queues import Queues, Surroundings
@@ -89,6 +91,11 @@ def test_windows_take_the_cycles_of_their_steps_and_pieces(seed: int) -> None:
     for begin, count, issued, _ in part.issue():
         latest += part.last_steps(begin, count, issued, 10)
     assert latest[-10:] == reads[-10:]
+
+
+def test_what_is_hidden_brings_no_result_before_it_is_computed() -> None:
+    for hidden, waiting, begins in itertools.product(range(6), range(9), (False, True)):
+        assert hide(hidden, waiting, begins=begins) <= max(waiting, 1) + begins - 1
 
 
 @pytest.mark.parametrize("seed", range(20))
