@@ -83,7 +83,7 @@ class Plan(Network):
     predictions: list[LayerPrediction] = field(default_factory=list)
     predicted_cycles: int = 0
 
-    def partial(self, index: int, spans: Mapping[str, Span] | None = None) -> frozenset[str]:
+    def partial(self, index: int, spans: Mapping[str, Span | None] | None = None) -> frozenset[str]:
         """The inputs and outputs of a layer that are not whole in the feature memory while it runs."""
         layer, spans = self.graph.layers[index], self.spans if spans is None else spans
         return frozenset(

@@ -32,20 +32,26 @@ def lifetimes(plan: Plan) -> dict[str, Span]:
 
 
 def place(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
-    """Addresses such that nothing overlaps that is there at the same time: the most compact of a few first-fit ones.
+    """Addresses such that nothing overlaps that is there at the same time: the most compact of :func:`placements`."""
+    return min(placements(spans, sizes, unit), key=lambda addresses: extent(addresses, sizes))
+
+
+def placements(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> list[dict[Key, int]]:
+    """A few first-fit ways to place what is there at certain times, so that nothing overlaps.
+
+    What is not there together does not matter for one another: all can be placed in parts.
 
     Returns
     -------
-    dict
-        Multiples of ``unit``; they may go beyond the memory, see :func:`extent`.
+    list of dict
+        Of each way the addresses: multiples of ``unit``; they may go beyond the memory, see :func:`extent`.
     """
     orders = (
         lambda key: (-sizes[key], spans[key]),
         lambda key: (spans[key][0], -sizes[key]),
         lambda key: (-sizes[key] * (spans[key][1] - spans[key][0] + 1), spans[key]),
     )
-    placements = [_first_fit(sorted(spans, key=order), spans, sizes, unit) for order in orders]
-    return min(placements, key=lambda addresses: extent(addresses, sizes))
+    return [_first_fit(sorted(spans, key=order), spans, sizes, unit) for order in orders]
 
 
 def extent(addresses: Mapping[Key, int], sizes: Mapping[Key, int]) -> int:
