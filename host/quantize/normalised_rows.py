@@ -60,7 +60,7 @@ def _normalised(model: onnx.ModelProto) -> list[tuple[str, tuple[int, ...]]]:
     graph = model.graph
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in (*graph.input, *graph.value_info)}
     squares = {node.output[0]: node.input[0] for node in graph.node if node.op_type in ("Mul", "Pow")}
-    found = {}
+    found: dict[tuple[str, tuple[int, ...]], None] = {}
     for node in graph.node:
         rank = ranks.get(node.input[0], 0) if node.input else 0
         if node.op_type in ("LayerNormalization", "RMSNormalization", "ReduceMean") and rank > 1:

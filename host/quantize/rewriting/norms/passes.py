@@ -105,7 +105,7 @@ def normalising(
     if centred is not None and spelling.passes is not Passes.SCALED_FIRST:
         steps, source = [*centred(source, "difference")], "difference"
     values, added = source, constant("epsilon", epsilon)
-    if spelling.passes is not Passes.ONE:
+    if rows is not None and spelling.passes is not Passes.ONE:
         least = _least_size(rows, epsilon)
         # Codes of what is never negative are not either.
         is_signed = bool(steps) or rows.min() < 0
@@ -127,7 +127,7 @@ def normalising(
             added = constant("epsilon", epsilon / least**2)
     squares = averaged("square", "variance")
     variance = squares[-1][2]
-    if spelling.in_parts:
+    if rows is not None and spelling.in_parts:
         limit = _limit(rows, epsilon, spelling)
         excesses = averaged("excess", "excess_variance")
         steps += [
@@ -224,7 +224,8 @@ def _normalised(rows: Rows, epsilon: float, spelling: Spelling, code: Callable[[
         parts = {"square": bounded, "excess": squares - bounded}
     else:
         parts = {"square": squares}
-    variance = sum(code(f"{name}_variance", _mean(code(name, part))) for name, part in parts.items())
+    means = [code(f"{name}_variance", _mean(code(name, part))) for name, part in parts.items()]
+    variance = np.add.reduce(means)
     # Nothing is left of a row of equal values, whatever it is multiplied by.
     positive = np.maximum(code("variance", variance) + added, np.finfo(np.float32).tiny)
     return code("normalised", values * code("factor", 1 / np.sqrt(positive)))
