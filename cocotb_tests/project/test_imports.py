@@ -48,7 +48,7 @@ ORDER = {
 }
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
-    "bench": {"architectures", "train"},
+    "bench": {"architectures", "test", "train"},
     "cocotb_tests": {"test", "synth", "board", "litex", "report", "train", "brevitas"},
     "examples": {"train", "brevitas"},
     "host": {"report", "board", "litex"},
