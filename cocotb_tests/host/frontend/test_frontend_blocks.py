@@ -215,7 +215,7 @@ def joined(made: Maker, axis: int = 1) -> None:
         made.quantise(made.node("Concat", [*floats, floats[0]], axis=axis), *first[1:], shape)
 
 
-@pytest.mark.regress
+@pytest.mark.sampled
 @BOTH_TYPES
 @BOTH_FORMS
 @pytest.mark.parametrize("axis", [1, -3])
