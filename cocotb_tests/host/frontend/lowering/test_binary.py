@@ -31,7 +31,9 @@ from cocotb_tests.support.networks.bodies import (
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
 from cocotb_tests.support.oracles.kinds import described_kinds
 from lutterfly.host.frontend import ModelError, import_model
+from lutterfly.host.frontend.functions import binary_body
 from lutterfly.host.frontend.functions.binary_body import read_body
+from lutterfly.host.frontend.functions.body import BodyError
 from lutterfly.host.graph import BinaryConvolution, Concat, Convolution, MaxPool, Pointwise
 from lutterfly.host.model.functions.binary_function import make_function
 
@@ -450,6 +452,16 @@ WEIGHTS = "the weights of Conv 'products' must be "
 def test_an_altered_body_is_refused_with_what_differs(change: Change, message: str, known: dict):
     called = "BinaryConv_0 of 'BinaryConv_00' must have the body of a binary convolution"
     assert_refused(altered(change, **known), read_body, message, called=called, page="docs/binary.md")
+
+
+def test_more_weights_than_float32_adds_up_exactly_are_refused(monkeypatch: pytest.MonkeyPatch):
+    (function,) = altered(lambda function: None).functions
+    count = read_body(function).weights[0].size
+    monkeypatch.setattr(binary_body, "EXACT", count)
+    assert read_body(function).weights[0].size == count
+    monkeypatch.setattr(binary_body, "EXACT", count - 1)
+    with pytest.raises(BodyError, match=rf" must be at most {count - 1} for an output, not {count}$"):
+        read_body(function)
 
 
 def test_an_unknown_function_of_the_domain_is_refused_with_both_differences():
