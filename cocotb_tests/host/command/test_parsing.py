@@ -150,15 +150,17 @@ def float_network() -> bytes:
 
 
 @needs_reference
-def test_the_float_model_and_the_quantised_one_are_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_float_model_is_parsed_once_and_the_quantised_one_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     given = float_network()
     Path("net.onnx").write_bytes(given)
     np.savez("inputs.npz", x=np.random.default_rng(1).normal(size=(20, 8)).astype(np.float32))
     parsed = Parsed(monkeypatch)
     assert main.main(["quantize", "net.onnx", "--calibrate", "inputs.npz", "-o", "made.onnx", "--config", "tiny"]) == 0
-    # ONNX Runtime's quantiser parses others of its own.
-    assert [parsed.contents[data] for data in (given, Path("made.onnx").read_bytes())] == [1, 1]
+    # ONNX Runtime's quantiser parses others of its own. What is compiled is what was written, before it was bytes.
+    assert [parsed.contents[data] for data in (given, Path("made.onnx").read_bytes())] == [1, 0]
     assert parsed.is_unchanged
 
 

@@ -22,8 +22,8 @@ REWRITE = (
     "network before it"
 )
 ATTEND = (
-    "quantise the float model with `lutterfly quantize`, which spells attention as products and a softmax where it has "
-    "no is_causal, softcap, earlier keys or mask that leaves elements out, or end the quantised network before it"
+    "export it without is_causal, softcap, earlier keys and masks that leave elements out; then `lutterfly quantize` "
+    "spells it as products and a softmax"
 )
 ONE_TYPE = "quantise all activations to one type, as `lutterfly quantize` does with the float model"
 REPLACE = "replace it, or end the quantised network before it"
