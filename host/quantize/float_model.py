@@ -20,7 +20,7 @@ from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
 from .names import rename_shapes
 from .normalised_rows import normalised_rows
-from .rewriting import Rewritten, rewrite
+from .rewriting import WRITTEN_OUT, Rewritten, rewrite
 from .rewriting.norms.group_norm import as_instances
 
 #: The first operator set whose QuantizeLinear knows a scale for each channel.
@@ -103,7 +103,8 @@ def prepare(
     quant_pre_process(source, target, skip_symbolic_shape=True)
     model = onnx.load(target)
     rename_shapes(model)
-    found = rewrite(model, normalised_rows(model, samples) if samples else {})
+    found = rewrite(model, {}, WRITTEN_OUT)
+    found += rewrite(model, normalised_rows(model, samples) if samples else {})
     drop_unread(model)
     return model, found
 

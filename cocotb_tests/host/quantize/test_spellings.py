@@ -149,6 +149,50 @@ RESIDUAL = "a = MatMul(x, w) r = Relu(a) p = MatMul(r, u) s = Add(p, x) y = MatM
 RESIDUALS = {
     "a residual sum of vectors": (RESIDUAL, NORM | {"u": RNG.normal(size=(8, 6)), "o": RNG.normal(size=(6, 5))})
 }
+#: As JAX writes it: the mean of squares less the square of the mean, sums times 1 / n, the factor in the reciprocal.
+FLAX = """
+    t = ReduceSum<keepdims = 0>(a, last) m = Mul(t, share) mm = Mul(m, m)
+    s = Mul(a, a) u = ReduceSum<keepdims = 0>(s, last) q = Mul(u, share)
+    d = Sub(q, mm) c = Max(none, d) ck = Unsqueeze(c, last) k = Add(ck, e) r = Sqrt(k) i = Reciprocal(r) f = Mul(i, g)
+    mk = Unsqueeze(m, last) o = Sub(a, mk) p = Mul(o, f) z = Add(p, b)
+"""
+WRITTEN = NORM | {
+    "share": np.array(1 / 8),
+    "last": np.array([2]),
+    "none": np.array(0.0),
+    "count": np.array(8.0),
+    "low": np.array(-np.inf),
+}
+JAX_SOFTMAX = """
+    m = ReduceMax<axes = [2], keepdims = 0>(a) l = Max(low, m) k = Unsqueeze(l, last) d = Sub(a, k)
+    r = Exp(d) t = ReduceSum<keepdims = 0>(r, last) tk = Unsqueeze(t, last) s = Div(r, tk)
+"""
+TURNED = "k = ReduceMean<axes = [1]>(a) c = Sub(a, k) d = Transpose<perm = [0, 2, 1]>(c)"
+#: Scores near each other: none is so low that nothing is left of it.
+NEAR = {"w": NORM["w"] / 8}
+#: Along another axis than the last one.
+ACROSS = WRITTEN | {
+    "share": np.array(1 / 7),
+    "last": np.array([1]),
+    "g": RNG.normal(size=(1, 7, 1)),
+    "b": RNG.normal(size=(1, 7, 1)),
+}
+WRITTEN_OUT = {
+    "a normalisation of Flax": (f"a = MatMul(x, w) {FLAX} y = MatMul(z, v)", WRITTEN),
+    "a normalisation of Flax along another axis": (f"a = MatMul(x, w) {FLAX} y = MatMul(z, v)", ACROSS),
+    "a sum that is divided": ("a = MatMul(x, w) t = ReduceSum(a, last) m = Div(t, count) y = Add(a, m)", WRITTEN),
+    "a sum": ("a = MatMul(x, w) s = Sigmoid(a) t = ReduceSum(s, last) y = Add(a, t)", WRITTEN),
+    "a softmax of JAX": (f"a = MatMul(x, w) {JAX_SOFTMAX} y = MatMul(s, v)", WRITTEN | NEAR),
+    "a softmax of flattened rows": (
+        "a = MatMul(x, w) f = Flatten<axis = 2>(a) s = Softmax(f) z = Reshape(s, back) y = MatMul(z, v)",
+        NORM | NEAR | {"back": np.array([-1, 7, 8])},
+    ),
+    "a transposed difference": (
+        f"a = MatMul(x, w) {TURNED} {SQUARE} p = Div(d, r) z = Mul(p, g) y = MatMul(z, v)",
+        NORM | {"g": RNG.normal(size=7), "v": RNG.normal(size=(7, 4))},
+    ),
+    "the greatest of a sequence": ("a = MatMul(x, w) m = GlobalMaxPool(a) y = Add(a, m)", NORM),
+}
 CASES = [
     *((text, ROWS, NORM) for text in (NORMS | ROOTS).values()),
     *((text, ROWS, constants) for text, constants in PRODUCTS.values()),
@@ -156,8 +200,9 @@ CASES = [
     *((text, MAP, GROUPS) for text in GROUP_NORMS.values()),
     *((text, ROWS, ATTENDED) for text in ATTENTION.values()),
     *((text, VECTOR, constants) for text, constants in RESIDUALS.values()),
+    *((text, ROWS, constants) for text, constants in WRITTEN_OUT.values()),
 ]
-NAMES = [*NORMS, *ROOTS, *PRODUCTS, *MAXIMA, *RESIZED, *GROUP_NORMS, *ATTENTION, *RESIDUALS]
+NAMES = [*NORMS, *ROOTS, *PRODUCTS, *MAXIMA, *RESIZED, *GROUP_NORMS, *ATTENTION, *RESIDUALS, *WRITTEN_OUT]
 
 
 @pytest.mark.parametrize(("text", "given", "constants"), CASES, ids=NAMES)
@@ -176,7 +221,55 @@ def test_it_runs_and_is_near(text: str, given: str, constants: dict[str, np.ndar
     program = compile_model(quantised, PRESETS["ecp5-85k"])
     assert sum(layer.macs for layer in program.layers) > 0
     left = {"Attention", "Einsum", "GroupNormalization", "LayerNormalization", "RMSNormalization", "Softmax"}
+    left |= {"GlobalMaxPool", "ReduceSum"}
     assert not left & {node.op_type for node in onnx.load_from_string(quantised).graph.node}
+
+
+OTHERS = {
+    # Another variance, mean or axis; what is read elsewhere; no square; a factor for each element.
+    "another square": (FLAX.replace("mm = Mul(m, m)", "mm = Mul(m, e)"), "by differences"),
+    "no difference": (FLAX.replace("d = Sub(q, mm)", "d = Add(q, mm)"), "by differences"),
+    "another mean": (FLAX.replace("o = Sub(a, mk)", "o = Add(a, mk)"), "by differences"),
+    "another limit": (FLAX.replace("Max(none, d)", "Max(e, d)"), "by differences"),
+    "a bare exponential": ("r = Exp(a) t = ReduceSum(r, last) z = Div(t, r)", "as softmax"),
+    "an exponential that is read": ("r = Exp(a) t = ReduceSum(r, last) s = Div(r, t) z = Add(s, r)", "as softmax"),
+    "a sum of another axis": ("f = Flatten<axis = 1>(a) s = Softmax(f) z = Reshape(s, back)", "of whole tensors"),
+    "another difference": (
+        "k = ReduceMean<axes = [1]>(a) c = Sub(k, a) z = Transpose<perm = [0, 2, 1]>(c)",
+        "transposed before it is taken",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "title"), OTHERS.values(), ids=[*OTHERS])
+def test_what_is_written_otherwise_keeps_its_values(text: str, title: str, tmp_path: Path) -> None:
+    constants = WRITTEN | {"back": np.array([-1, 7, 8])}
+    data = model(f"a = MatMul(x, w) {text} y = Sigmoid(z)", ROWS, **constants)
+    given_model = onnx.load_from_string(data)
+    names = Names(given_model)
+    prepared, found = prepare(given_model, "net", tmp_path)
+    names.restore(prepared)
+    assert not any(title in one.rewriting.title for one in found)
+    errors = relative_errors(Model(data), Model.written(prepared), {"x": values(ROWS)[:1]})
+    assert max(errors.values()) < 1e-3
+
+
+def test_offsets_in_a_row_are_a_vector() -> None:
+    text = "a = Gemm(x, w, o) r = Relu(a) y = Gemm(r, v)"
+    data = model(text, VECTOR, **NORM, o=RNG.normal(size=(1, 8)))
+    samples = {"x": values(VECTOR)}
+    quantised = quantize(data, samples)
+    (error,) = relative_errors(Model(data), Model(quantised), samples).values()
+    assert error < 0.02
+    assert len(compile_model(quantised, PRESETS["ecp5-85k"]).layers) == 2
+
+
+def test_a_sum_of_integers_is_left(tmp_path: Path) -> None:
+    text = "s = Shape(x) t = ReduceSum(s, first) c = Cast<to = 1>(t) a = MatMul(x, w) y = Mul(a, c)"
+    data = model(text, ROWS, **NORM, first=np.array([0]))
+    prepared, _ = prepare(onnx.load_from_string(data), "net", tmp_path)
+    errors = relative_errors(Model(data), Model.written(prepared), {"x": values(ROWS)[:1]})
+    assert max(errors.values()) < 1e-3
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from .dilation import DILATION
 from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
 from .gathered import GATHERED
 from .last_axis import LAST_AXIS
-from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES
+from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES, MAXIMUM_OF_MAP
 from .norms.group_norm import GROUP_NORMALISATION
 from .norms.layer_norm import LAYER_NORMALISATION, SPELLED_LAYER_NORMALISATION
 from .norms.softmax import SOFTMAX
@@ -24,17 +24,22 @@ from .prelu import PRELU
 from .products import EINSUM, WEIGHTS_AT_LEFT
 from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
-from .row_bias import ROW_BIAS
+from .row_bias import ROW_BIAS, VECTOR_BIAS
 from .transposed import TRANSPOSED
 from .wide_products import WIDE_PRODUCT
+from .written_out import FAST_VARIANCE, FLATTENED_SOFTMAX, SUM, TURNED_DIFFERENCE, WRITTEN_SOFTMAX
 
-__all__ = ["RECURRENT", "REWRITINGS", "Mask", "Rewriting", "Rewritten", "rewrite"]
+__all__ = ["RECURRENT", "REWRITINGS", "WRITTEN_OUT", "Mask", "Rewriting", "Rewritten", "rewrite"]
 
+#: What is tried before values of the samples are taken: they are those of what it makes.
+WRITTEN_OUT: tuple[Rewriting, ...] = (FLATTENED_SOFTMAX, WRITTEN_SOFTMAX, SUM, FAST_VARIANCE, TURNED_DIFFERENCE)
 REWRITINGS: tuple[Rewriting, ...] = (
+    *WRITTEN_OUT,
     DILATION,
     EINSUM,
     WEIGHTS_AT_LEFT,
     ROW_BIAS,
+    VECTOR_BIAS,
     SPELLED_LAYER_NORMALISATION,
     ATTENTION,
     SOFTMAX,
@@ -45,6 +50,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     AVERAGE_OF_MAP,
     AVERAGE_OF_AXES,
     AVERAGE_OF_WINDOWS,
+    MAXIMUM_OF_MAP,
     MAXIMUM_OF_AXES,
     TRANSPOSED,
     RESAMPLING,
@@ -59,13 +65,16 @@ REWRITINGS: tuple[Rewriting, ...] = (
 )
 
 
-def rewrite(model: onnx.ModelProto, rows: NormalisedRows) -> list[Rewritten]:
+def rewrite(
+    model: onnx.ModelProto, rows: NormalisedRows, rewritings: tuple[Rewriting, ...] | None = None
+) -> list[Rewritten]:
     """Rewrite a float model whose shapes are known, and tell what was rewritten.
 
-    ``rows`` are values of what is normalised; there are none without samples.
+    ``rows`` are values of what is normalised; there are none without samples. All rewritings are tried unless some
+    are given.
     """
     found: list[Rewritten] = []
-    for rewriting in REWRITINGS:
+    for rewriting in REWRITINGS if rewritings is None else rewritings:
         graph, nodes, count = FloatGraph(model, rows), [], len(found)
         for node in graph.nodes:
             if graph.is_dropped(node):

@@ -108,6 +108,11 @@ class FloatGraph:
             value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
             for value in (*graph.input, *graph.value_info, *graph.output)
         }
+        self._floats = {
+            value.name
+            for value in (*graph.input, *graph.value_info, *graph.output)
+            if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
+        }
         self.rows = rows
         self.opsets, self.ir_version = list(model.opset_import), model.ir_version
         self.alike: list[list[str]] = []
@@ -123,6 +128,10 @@ class FloatGraph:
         """Channels and sizes of a feature map of which all are known, or an empty list."""
         shape = self.shapes.get(name, [])
         return shape[1:] if len(shape) in (3, 4) and all(shape[1:]) else []
+
+    def is_float(self, name: str) -> bool:
+        """Whether a tensor that is computed or given is of float32."""
+        return name in self._floats
 
     def maker(self, name: str) -> NodeProto | None:
         """The node that computes a tensor, if nothing else reads it than one node."""

@@ -25,6 +25,17 @@ def _of_any_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     return steps and chained(node, steps)
 
 
+def _of_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    sizes = graph.spatial(node.input[0])[1:]
+    return chained(node, [("MaxPool", (), {"kernel_shape": sizes})]) if sizes else None
+
+
+MAXIMUM_OF_MAP = Rewriting(
+    "maximum of a whole map as max pooling",
+    "Nothing else changes: the greatest code is that of the greatest value.",
+    _of_map,
+    ("GlobalMaxPool",),
+)
 MAXIMUM_OF_AXES = Rewriting(
     "maximum over rows or columns as max pooling",
     "Nothing else changes: the greatest code is that of the greatest value.",

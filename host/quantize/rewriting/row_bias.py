@@ -36,6 +36,25 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     return made
 
 
+def _as_vector(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    channels = graph.shapes.get(node.output[0], [0])[-1]
+    bias = graph.constants.get(node.input[2]) if len(node.input) > 2 else None
+    # A row for each sample is another thing.
+    if bias is None or not channels or bias.shape == (channels,) or bias.size not in (1, bias.shape[-1]):
+        return None
+    vector = graph.constant(f"{node.output[0]}_vector", np.broadcast_to(bias.reshape(-1), channels))
+    made = NodeProto()
+    made.CopyFrom(node)
+    made.input[2] = vector
+    return [made]
+
+
+VECTOR_BIAS = Rewriting(
+    "offsets of a product in one row as a vector",
+    "Nothing changes: onnxruntime.quantization takes no others.",
+    _as_vector,
+    ("Gemm",),
+)
 ROW_BIAS = Rewriting(
     "a product of rows and the offsets behind it as one layer",
     "Nothing else changes.",
