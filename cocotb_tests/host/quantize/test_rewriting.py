@@ -412,6 +412,17 @@ def test_another_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         quantize(data, values, name="net")
 
 
+@pytest.mark.parametrize("greater", [1, 4], ids=["all near 0", "the first"])
+def test_outputs_near_0_are_no_wrong_rewriting(greater: int) -> None:
+    """A sigmoid of little is what float32 rounds at one, as a detector gives where there is nothing to detect."""
+    averaged = ("AveragePool", (), {"kernel_shape": (3, 3)})
+    low = ("Add", (np.float32(-17),), {})
+    model = network([convolution(), averaged, low, ("Sigmoid", (), {})], ("batch", *MAP[1:]))
+    values = np.random.default_rng(1).normal(size=(4, *MAP[1:])).astype(np.float32)
+    values[1:] *= greater
+    quantize(model.SerializeToString(), {"x": values}, name="net")
+
+
 def test_the_command_tells_what_was_rewritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     steps = [
         convolution(6),
