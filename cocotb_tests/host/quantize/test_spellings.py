@@ -167,6 +167,7 @@ JAX_SOFTMAX = """
     m = ReduceMax<axes = [2], keepdims = 0>(a) l = Max(low, m) k = Unsqueeze(l, last) d = Sub(a, k)
     r = Exp(d) t = ReduceSum<keepdims = 0>(r, last) tk = Unsqueeze(t, last) s = Div(r, tk)
 """
+RATIO = "a = MatMul(x, w) s = Sigmoid(a) m = ReduceMax<axes = [2]>(s)"
 TURNED = "k = ReduceMean<axes = [1]>(a) c = Sub(a, k) d = Transpose<perm = [0, 2, 1]>(c)"
 #: Scores near each other: none is so low that nothing is left of it.
 NEAR = {"w": NORM["w"] / 8}
@@ -191,6 +192,12 @@ WRITTEN_OUT = {
         f"a = MatMul(x, w) {TURNED} {SQUARE} p = Div(d, r) z = Mul(p, g) y = MatMul(z, v)",
         NORM | {"g": RNG.normal(size=7), "v": RNG.normal(size=(7, 4))},
     ),
+    "a quotient by a maximum": (f"{RATIO} q = Div(s, m) y = MatMul(q, v)", NORM),
+    "a quotient that is 0 where its divisor is": (
+        f"{RATIO} c = Equal(m, none) q = Div(s, m) z = Where(c, none, q) y = MatMul(z, v)",
+        WRITTEN,
+    ),
+    "the least of each row": ("a = MatMul(x, w) m = ReduceMin<axes = [2]>(a) y = Sub(a, m)", NORM),
     "the greatest of a sequence": ("a = MatMul(x, w) m = GlobalMaxPool(a) y = Add(a, m)", NORM),
 }
 CASES = [
@@ -221,7 +228,7 @@ def test_it_runs_and_is_near(text: str, given: str, constants: dict[str, np.ndar
     program = compile_model(quantised, PRESETS["ecp5-85k"])
     assert sum(layer.macs for layer in program.layers) > 0
     left = {"Attention", "Einsum", "GroupNormalization", "LayerNormalization", "RMSNormalization", "Softmax"}
-    left |= {"GlobalMaxPool", "ReduceSum"}
+    left |= {"GlobalMaxPool", "ReduceMin", "ReduceSum"}
     assert not left & {node.op_type for node in onnx.load_from_string(quantised).graph.node}
 
 
@@ -234,6 +241,11 @@ OTHERS = {
     "a bare exponential": ("r = Exp(a) t = ReduceSum(r, last) z = Div(t, r)", "as softmax"),
     "an exponential that is read": ("r = Exp(a) t = ReduceSum(r, last) s = Div(r, t) z = Add(s, r)", "as softmax"),
     "a sum of another axis": ("f = Flatten<axis = 1>(a) s = Softmax(f) z = Reshape(s, back)", "of whole tensors"),
+    "a quotient at the end": ("s = Sigmoid(a) m = ReduceMax<axes = [2]>(s) z = Div(s, m)", "its reciprocal"),
+    "a quotient by the greater": (
+        "s = Sigmoid(a) m = ReduceMax<axes = [2]>(s) q = Div(m, s) z = MatMul(q, v)",
+        "its reciprocal",
+    ),
     "another difference": (
         "k = ReduceMean<axes = [1]>(a) c = Sub(k, a) z = Transpose<perm = [0, 2, 1]>(c)",
         "transposed before it is taken",

@@ -16,12 +16,13 @@ from .dilation import DILATION
 from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
 from .gathered import GATHERED
 from .last_axis import LAST_AXIS
-from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES, MAXIMUM_OF_MAP
+from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES, MAXIMUM_OF_MAP, MINIMUM
 from .norms.group_norm import GROUP_NORMALISATION
 from .norms.layer_norm import LAYER_NORMALISATION, SPELLED_LAYER_NORMALISATION
 from .norms.softmax import SOFTMAX
 from .prelu import PRELU
 from .products import EINSUM, WEIGHTS_AT_LEFT
+from .quotients import QUOTIENT
 from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
 from .row_bias import ROW_BIAS, VECTOR_BIAS
@@ -43,6 +44,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     SPELLED_LAYER_NORMALISATION,
     ATTENTION,
     SOFTMAX,
+    QUOTIENT,
     COMPUTED_ADDEND,
     WIDE_PRODUCT,
     GROUP_NORMALISATION,
@@ -50,6 +52,7 @@ REWRITINGS: tuple[Rewriting, ...] = (
     AVERAGE_OF_MAP,
     AVERAGE_OF_AXES,
     AVERAGE_OF_WINDOWS,
+    MINIMUM,
     MAXIMUM_OF_MAP,
     MAXIMUM_OF_AXES,
     TRANSPOSED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from onnx import NodeProto
 
 from .axes import as_pixels, reduced_axes, without_axes
-from .float_graph import FloatGraph, Rewriting, chained
+from .float_graph import FloatGraph, Rewriting, chained, given
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -30,6 +30,19 @@ def _of_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     return chained(node, [("MaxPool", (), {"kernel_shape": sizes})]) if sizes else None
 
 
+def _of_negatives(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    axes = reduced_axes(graph, node)
+    if not axes or 0 in axes or not graph.is_float(node.input[0]):
+        return None
+    return chained(node, [("Neg", (), {}), ("ReduceMax", node.input[1:], given(node)), ("Neg", (), {})])
+
+
+MINIMUM = Rewriting(
+    "minimum as the negative of a maximum of negatives",
+    "Nothing else changes: the greatest code is that of the greatest value.",
+    _of_negatives,
+    ("ReduceMin",),
+)
 MAXIMUM_OF_MAP = Rewriting(
     "maximum of a whole map as max pooling",
     "Nothing else changes: the greatest code is that of the greatest value.",

@@ -20,7 +20,7 @@ _OUT = -30.0
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     shape, name = graph.shapes.get(node.input[0], []), _guarded(graph, node.output[0])
-    if len(shape) < 2 or not all(shape[1:]) or _ends(graph, name):
+    if len(shape) < 2 or not all(shape[1:]) or is_end(graph, name):
         return None
     axis = given(node).get("axis", -1) % len(shape)
     if axis == 0:
@@ -111,7 +111,7 @@ def _addend(graph: FloatGraph, node: NodeProto) -> tuple[str, np.ndarray | None]
     return (node.input[0], second) if first is None else (node.input[1], first)
 
 
-def _ends(graph: FloatGraph, name: str) -> bool:
+def is_end(graph: FloatGraph, name: str) -> bool:
     """Whether nothing but the shape of values changes behind a tensor: the host computes the end of a network."""
     waiting, seen = [name], {name}
     while waiting:
