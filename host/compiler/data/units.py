@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from functools import lru_cache
 
 import numpy as np
 
@@ -42,6 +43,7 @@ def unit_count(config: Config) -> int:
     return sum(capacity(config, memory) for memory in memories(config))
 
 
+@lru_cache(maxsize=8)
 def _starts(config: Config) -> dict[LocalMemory, int]:
     there = memories(config)
     assert there[0] is LocalMemory.FEATURE, "feature addresses are their own numbers"
