@@ -75,12 +75,15 @@ class Network:
         Of the inputs, which many of the files leave open.
     samples : callable
         From random numbers and a count to the inputs.
+    config : str
+        The preset that it fits best.
     """
 
     package: str
     file: str
     shapes: Mapping[str, tuple[int, ...]]
     samples: Callable[[np.random.Generator, int], Feeds]
+    config: str = "large"
 
 
 def _photograph(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
@@ -153,6 +156,7 @@ NETWORKS = {
         "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         {"x": (1, 3, 48, 192)},
         _images("x", _page, 48, 192, 127.5, 127.5),
+        DEFAULT_PRESET,
     ),
     "text_detector": Network(
         _OCR,
@@ -183,6 +187,7 @@ NETWORKS = {
         "silero_vad/data/silero_vad_16k_sequence.onnx",
         {"input": (1, 576), "h": (1, 1, 128), "c": (1, 1, 128)},
         _speech,
+        DEFAULT_PRESET,
     ),
     "magika": Network("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", {"bytes": (1, 2048)}, _files),
     "centerface": Network(
@@ -238,12 +243,14 @@ def float_model(network: Network, sample: Feeds, folder: Path) -> bytes:
     return model.SerializeToString()
 
 
-def row(name: str, config_name: str, samples: int, folder: Path) -> Iterable[str]:
+def row(name: str, config_name: str | None, samples: int, folder: Path) -> Iterable[str]:
     """The columns of a table's line, the last of which says why a network is refused."""
-    network, config = NETWORKS[name], PRESETS[config_name]
+    network = NETWORKS[name]
+    config_name = config_name or network.config
+    config = PRESETS[config_name]
     feeds = network.samples(np.random.default_rng(0), samples)
     one = {key: array[:1] for key, array in feeds.items()}
-    yield from (name, network.package)
+    yield from (name, network.package, config_name)
     try:
         data = float_model(network, one, folder)
         quantised = quantize(data, feeds, name=name)
@@ -266,15 +273,17 @@ def main() -> None:
     """Print a Markdown table with a line for each network."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NETWORKS)} (default: all)")
-    parser.add_argument("--config", choices=PRESETS, default=DEFAULT_PRESET)
+    parser.add_argument("--config", choices=PRESETS, help="for all (default: what each fits best)")
     parser.add_argument("--samples", type=int, default=16, help="to calibrate with (default: 16)")
     parser.add_argument("--wheels", type=Path, help="keeps the wheels (default: a temporary folder)")
     given = parser.parse_args()
     wrong = [name for name in given.names if name not in NETWORKS]
     if wrong:
         parser.error(f"NAME must be one of {', '.join(NETWORKS)}, not {wrong[0]}")
-    print("| network | package | errors | multiply-accumulates | predicted cycles | values compared, different |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| network | package | preset | errors | multiply-accumulates | predicted cycles | values compared, different |"
+    )
+    print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.wheels or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
