@@ -130,6 +130,14 @@ CASES: dict[str, tuple[Steps, list[str]]] = {
         [("PRelu", (np.linspace(-0.3, 0.5, 6).reshape(6, 1, 1),), {})],
         ["Clip", "Conv", "Relu", "Add"],
     ),
+    "PRelu of a vector": (
+        [*VECTOR, ("PRelu", (np.linspace(0.1, 0.5, 6),), {})],
+        ["GlobalAveragePool", "Flatten", "Relu", "Unsqueeze", "Conv", "Clip", "Squeeze", "Relu", "Add"],
+    ),
+    "PRelu of a vector with negative slopes": (
+        [*VECTOR, ("PRelu", (np.linspace(-0.3, 0.5, 6)[None],), {})],
+        ["GlobalAveragePool", "Flatten", "Relu", "Unsqueeze", "Clip", "Conv", "Squeeze", "Relu", "Add"],
+    ),
     "PRelu with one slope": ([("PRelu", (np.full((1, 1, 1), 0.2),), {})], ["PRelu"]),
     # The last axis.
     "layer normalisation": (
@@ -238,7 +246,7 @@ def run(model: onnx.ModelProto, values: np.ndarray) -> np.ndarray:
     return open_session(Model(model.SerializeToString())).run(None, {"x": values})[0]
 
 
-@pytest.mark.sampled(62)
+@pytest.mark.sampled(64)
 @pytest.mark.parametrize("batch", [1, "batch"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_function_is_the_same(case: str, batch: int | str, tmp_path: Path) -> None:

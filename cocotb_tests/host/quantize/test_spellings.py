@@ -126,6 +126,9 @@ ATTENDED = {
     "few": RNG.normal(size=(6, 4)) / 2,
     "v": RNG.normal(size=(8, 4)),
     "mask": RNG.normal(size=(7, 7)),
+    "hidden": np.where(np.tri(7, k=2), RNG.normal(size=(7, 7)), -np.inf),
+    "least": np.where(np.tri(7), 0, np.finfo(np.float32).min),
+    "seen": np.tri(7, k=1, dtype=bool),
     "apart": np.array([0, 7, 2, 4]),
     "back": np.array([0, 7, 8]),
 }
@@ -138,6 +141,20 @@ ATTENTION = {
         f"{QUERIES.format('few', 'few')} "
         "z = Attention<q_num_heads = 4, kv_num_heads = 2, scale = 0.3>(a, b, c, mask) y = MatMul(z, v)"
     ),
+    **{
+        f"attention, {name}": (
+            f"{QUERIES.format('k', 'k')} "
+            f"z = Attention<q_num_heads = 2, kv_num_heads = 2{causal}>(a, b, c{mask}) y = MatMul(z, v)"
+        )
+        for name, causal, mask in (
+            ("causal", ", is_causal = 1", ""),
+            ("causal with a bias", ", is_causal = 1", ", mask"),
+            ("causal with minus infinity", ", is_causal = 1", ", hidden"),
+            ("with minus infinity", "", ", hidden"),
+            ("with the least number", "", ", least"),
+            ("with a condition", "", ", seen"),
+        )
+    },
     "attention of heads": (
         "a = MatMul(x, q) b = Reshape(a, apart) c = Transpose<perm = [0, 2, 1, 3]>(b) d = MatMul(x, k) "
         "e = Reshape(d, apart) f = Transpose<perm = [0, 2, 1, 3]>(e) h = Attention(c, f, f) "
@@ -338,22 +355,19 @@ def test_another_root_is_left(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        ATTENTION["attention"].replace("kv_num_heads = 2", "kv_num_heads = 2, is_causal = 1"),
         ATTENTION["attention"].replace("kv_num_heads = 2", "kv_num_heads = 2, softcap = 2.0"),
-        ATTENTION["attention"].replace("(a, b, c)", "(a, b, c, hidden)"),
         ATTENTION["attention"].replace("z = ", "h = Unsqueeze(x, at) z = ").replace("(a, b, c)", "(a, b, c, h)"),
     ],
-    ids=["causal", "capped", "some left out", "a computed mask"],
+    ids=["capped", "a computed mask"],
 )
 def test_other_attention_is_left(text: str, tmp_path: Path) -> None:
-    hidden = np.where(np.tri(7), 0, -np.inf)
     # A computed mask has as many columns as keys.
     given, width = ("float[n, 7, 7] x", 7) if "Unsqueeze" in text else (ROWS, 6)
     constants = ATTENDED | {name: RNG.normal(size=(width, 8)) for name in "qk"}
-    data = model(text, given, **constants, hidden=hidden, at=np.array([1]))
+    data = model(text, given, **constants, at=np.array([1]))
     _, found = prepare(onnx.load_from_string(data), "net", tmp_path)
     assert not any("attention" in one.rewriting.title for one in found)
-    with pytest.raises(ModelError, match=r"the accelerator has no Attention; export it without is_causal, softcap"):
+    with pytest.raises(ModelError, match=r"no Attention; do without softcap, earlier keys and"):
         compile_model(quantize(data, {"x": values(given)}), PRESETS["ecp5-85k"])
 
 

@@ -22,8 +22,8 @@ REWRITE = (
     "network before it"
 )
 ATTEND = (
-    "export it without is_causal, softcap, earlier keys and masks that leave elements out; then `lutterfly quantize` "
-    "spells it as products and a softmax"
+    "do without softcap, earlier keys and computed masks; quantise the float model with `lutterfly quantize`, which "
+    "spells all other attention as products and a softmax, or end the quantised network before it"
 )
 ONE_TYPE = "quantise all activations to one type, as `lutterfly quantize` does with the float model"
 REPLACE = "replace it, or end the quantised network before it"

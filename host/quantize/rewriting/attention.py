@@ -9,24 +9,22 @@ from onnx import NodeProto, helper
 
 from .float_graph import FloatGraph, Rewriting, given, spelled
 
-#: A mask adds numbers down to here; whatever is to be left out altogether has less, which no scale of 8 bits has.
-_LEAST_MASK = -1e3
-
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     attributes, inputs = given(node), [*node.input, *[""] * 6][:6]
-    if any(inputs[4:]) or any(node.output[1:]) or attributes.get("is_causal", 0) or attributes.get("softcap", 0.0):
+    if any(inputs[4:]) or any(node.output[1:]) or attributes.get("softcap", 0.0):
         return None
-    name, mask = node.output[0], graph.constants.get(inputs[3])
+    if inputs[3] and inputs[3] not in graph.constants:
+        return None
+    name = node.output[0]
     shapes = [graph.shapes.get(operand, []) for operand in inputs[:3]]
     if any(len(shape) not in (3, 4) or not all(shape) for shape in shapes) or {len(shape) for shape in shapes} == {
         3,
         4,
     }:
         return None
-    if inputs[3] and (mask is None or mask.dtype.kind != "f" or mask.min() < _LEAST_MASK):
-        return None
     is_flat = len(shapes[0]) == 3
+    mask = _mask(graph.constants.get(inputs[3]), [shape[-2] for shape in shapes[:2]], attributes.get("is_causal", 0))
     counts = {item.name: item.i for item in node.attribute}
     keys = ("q_num_heads", "kv_num_heads", "kv_num_heads")
     heads = [counts.get(key, 0) for key in keys] if is_flat else [shape[1] for shape in shapes]
@@ -41,6 +39,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         "joined": np.array([0, 0, -1], np.int64),
     }
     if mask is not None:
+        # Whatever it takes out, the softmax brings into the range of the scores.
         held["mask"] = mask.reshape(*[1] * (4 - mask.ndim), *mask.shape)
     for part, count in zip("qkv", heads, strict=True):
         held[f"{part}_shape"] = np.array([0, 0, count, -1], np.int64)
@@ -70,6 +69,17 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     for one, (_, _, result) in zip(made, steps, strict=True):
         one.attribute.extend(helper.make_attribute(*item) for item in attributes_of.get(result, {}).items())
     return made
+
+
+def _mask(mask: np.ndarray | None, sizes: list[int], is_causal: object) -> np.ndarray | None:
+    """What is added to the scores of ``sizes`` queries and keys; a condition says which of them stay."""
+    if mask is not None and mask.dtype.kind == "b":
+        mask = np.where(mask, 0.0, -np.inf)
+    if not is_causal:
+        return mask
+    # The first query reads the first key, whatever their numbers are.
+    later = np.where(np.tri(*sizes) > 0, 0.0, -np.inf)
+    return later if mask is None else mask + later
 
 
 ATTENTION = Rewriting(
