@@ -31,6 +31,7 @@ from .float_model import check_samples, prepare, read_float_model
 from .half_floats import in_float32
 from .masks import bound_masks
 from .names import Names
+from .outputs import quantise_outputs
 from .pointwise import pointwise_nodes
 from .rewriting import Rewritten
 from .symmetric import around_zero
@@ -189,6 +190,9 @@ def _quantised(
         except (AssertionError, ValueError) as error:
             raise ModelError(f"{name}: {_without_a_scale(prepared, samples, error)}") from error
         quantised = Model(target.read_bytes())
+        changed = quantised.copy()
+        quantise_outputs(changed, prepared, samples, given)
+        quantised = Model.written(changed)
         if not any(node.op_type == "QuantizeLinear" for node in quantised.proto.graph.node):
             operators = ", ".join(sorted({node.op_type for node in prepared.graph.node}))
             raise ModelError(

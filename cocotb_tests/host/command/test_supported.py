@@ -30,7 +30,7 @@ OPERATORS = sorted({name for one in supported() for name in one.operators})
 REFUSED = {
     *(name for name in FLOAT_PRODUCTS if name not in OPERATORS),
     *("GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"),
-    *("Attention", "GRU", "LSTM", "MatMulNBits", "QLinearSoftmax", "Softmax"),
+    *("Attention", "GRU", "LSTM", "MatMulNBits", "RNN", "QLinearSoftmax", "Softmax"),
     # It writes that for the host.
     "ReduceSum",
 }

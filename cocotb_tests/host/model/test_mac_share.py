@@ -203,7 +203,7 @@ def test_every_command_warns_of_a_network_that_the_host_runs(
     constants = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in weights.items()}
     nodes = [
         helper.make_node("Transpose", ["x"], ["t"], "swap", perm=[1, 0, 2]),
-        helper.make_node("RNN", ["t", "w", "r"], ["", "h"], "rnn", hidden_size=hidden),
+        helper.make_node("RNN", ["t", "w", "r"], ["", "h"], "rnn", hidden_size=hidden, activations=["Relu"]),
         helper.make_node("Squeeze", ["h", "axis"], ["s"], "last"),
         helper.make_node("Gemm", ["s", "f"], ["y"], "fc", transB=1),
     ]

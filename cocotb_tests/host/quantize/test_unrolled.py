@@ -25,7 +25,7 @@ from lutterfly.host.quantize.rewriting.recurrent.unrolled import UNROLLED
 from lutterfly.host.session.verify import verify
 
 STEPS, INPUTS, HIDDEN = 4, 3, 5
-GATES = {"LSTM": 4, "GRU": 3}
+GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 #: What a network may read of a recurrence, and after which moves.
 Moves = list[tuple[str, tuple[object, ...], dict[str, object]]]
@@ -116,14 +116,17 @@ def assert_same(model: onnx.ModelProto, folder: Path, steps: int = STEPS) -> onn
     return prepared
 
 
-@pytest.mark.sampled(22)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("states", [None, 0.0, 0.7])
-@pytest.mark.parametrize(("operator", "read"), [("LSTM", 0), ("LSTM", 1), ("LSTM", 2), ("GRU", 0), ("GRU", 1)])
+@pytest.mark.parametrize(
+    ("operator", "read"), [("LSTM", 0), ("LSTM", 1), ("LSTM", 2), ("GRU", 0), ("GRU", 1), ("RNN", 1)]
+)
 def test_every_output_from_every_start(
     operator: str, read: int, states: float | None, direction: str, tmp_path: Path
 ) -> None:
-    more = {"linear_before_reset": 1} if operator == "GRU" else {}
+    # An RNN has two activations in ONNX unless others are given, also of one direction.
+    more = {"GRU": {"linear_before_reset": 1}, "RNN": {"activations": ["Tanh", "Tanh"]}}.get(operator, {})
     assert_same(recurrent(operator, read=read, states=states, direction=direction, **more), tmp_path)
 
 
@@ -131,7 +134,7 @@ def test_every_output_from_every_start(
 def test_any_options_together(case: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(case)
     operator, steps = rng.choice(RECURRENT), int(rng.integers(1, 6))
-    activations = ["Sigmoid", "Tanh", "Tanh"][: 3 if operator == "LSTM" else 2]
+    activations = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}[operator]
     direction = str(rng.choice([*DIRECTIONS]))
     more = {"activations": activations * DIRECTIONS[direction]} if rng.integers(2) else {}
     if operator == "GRU":
@@ -149,6 +152,12 @@ def test_any_options_together(case: int, tmp_path: Path) -> None:
         **more,
     )
     assert_same(model, tmp_path, steps)
+
+
+@pytest.mark.parametrize("given", [{"activations": ["Relu"]}, {"clip": 3.0}])
+def test_an_rnn_of_another_kind_is_left(given: dict[str, object], tmp_path: Path) -> None:
+    _, found = prepare(recurrent("RNN", **given), "model", tmp_path)
+    assert UNROLLED not in [one.rewriting for one in found]
 
 
 SQUEEZED = ("Squeeze", (np.array([1]),), {})

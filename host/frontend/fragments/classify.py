@@ -48,7 +48,7 @@ _OF_TWO = (
     | dict.fromkeys(MULTIPLICATION, Kind.MULTIPLICATION)
     | dict.fromkeys(EXTREMES, Kind.EXTREME)
 )
-_REWRITTEN = ("GRU", "GroupNormalization", "InstanceNormalization", "LSTM", "LayerNormalization")
+_REWRITTEN = ("GRU", "GroupNormalization", "InstanceNormalization", "LSTM", "LayerNormalization", "RNN")
 _REMEDIES = {"Attention": ATTEND, NORMALISATION: FOLD} | dict.fromkeys(
     (*_REWRITTEN, "RMSNormalization", "Softmax"), REWRITE
 )

@@ -78,7 +78,8 @@ def _mask(mask: np.ndarray | None, sizes: list[int], is_causal: object) -> np.nd
     if not is_causal:
         return mask
     # The first query reads the first key, whatever their numbers are.
-    later = np.where(np.tri(*sizes) > 0, 0.0, -np.inf)
+    queries, keys = sizes
+    later = np.where(np.tri(queries, keys) > 0, 0.0, -np.inf)
     return later if mask is None else mask + later
 
 

@@ -1,4 +1,4 @@
-"""LSTM and GRU, which ONNX Runtime computes in float, spelled out step by step."""
+"""LSTM, GRU and RNN, which ONNX Runtime computes in float, spelled out step by step."""
 
 from __future__ import annotations
 

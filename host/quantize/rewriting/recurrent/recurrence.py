@@ -1,4 +1,4 @@
-"""What an LSTM or GRU computes: read from the operator, and checked."""
+"""What an LSTM, GRU or RNN computes: read from the operator, and checked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ..float_graph import FloatGraph, given
 from ..norms.normalisation import Float64
 
 #: Gates of each operator, in the order of its weights, and the functions that it has unless others are given.
-_GATES = {"LSTM": "iofc", "GRU": "zrh"}
+_GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 RECURRENT = tuple(_GATES)
-_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"]}
+_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 _DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
 
 #: Each step has some ten operators of its own.
@@ -39,7 +39,8 @@ class Direction:
     offsets, state_offsets : dict of str to float64[hidden]
         What is added to either.
     state, cell : float64[hidden] or str
-        At the start, as values or as a tensor; zero where it is computed, see :class:`Recurrence`; a GRU has no cell.
+        At the start, as values or as a tensor; zero where it is computed, see :class:`Recurrence`; only an LSTM has a
+        cell.
     """
 
     is_reverse: bool
@@ -53,11 +54,11 @@ class Direction:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """An LSTM or a GRU over a fixed number of steps, of one sample.
+    """An LSTM, a GRU or an RNN over a fixed number of steps, of one sample.
 
     Attributes
     ----------
-    is_lstm : bool
+    operator : str
     steps, inputs, hidden : int
         Steps, elements that each of them reads, elements of the state.
     resets_behind : bool
@@ -67,7 +68,7 @@ class Recurrence:
         The tensors of state and cell at the start that are computed, for all directions; empty where they are known.
     """
 
-    is_lstm: bool
+    operator: str
     steps: int
     inputs: int
     hidden: int
@@ -77,7 +78,7 @@ class Recurrence:
 
 
 def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
-    """Read an LSTM or a GRU.
+    """Read an LSTM, a GRU or an RNN.
 
     Raises
     ------
@@ -101,7 +102,16 @@ def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
     resets_behind = bool(attributes.get("linear_before_reset", 0))
     computed = ["" if name in graph.constants else name for name in operands[5:7]]
     starts = dict(zip(("state", "cell"), computed, strict=True))
-    return Recurrence(node.op_type == "LSTM", steps, inputs, hidden, resets_behind, found, starts)
+    return Recurrence(node.op_type, steps, inputs, hidden, resets_behind, found, starts)
+
+
+def is_plain(node: NodeProto) -> bool:
+    """Whether an operator has the functions that it has unless others are given, and cuts nothing off.
+
+    An RNN may have Relu, which bounds no state: one at an end of a network runs on the host.
+    """
+    names = [item.decode().lower() for item in given(node).get("activations", ())]
+    return {*names} <= {*_ACTIVATIONS[node.op_type]} and "clip" not in given(node)
 
 
 def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
@@ -120,7 +130,11 @@ def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
         (bool(peephole.any()), "peepholes are not supported; train it without"),
         ("clip" in attributes, "clip is not supported; train it without"),
         (bool(attributes.get("input_forget", 0)), "input_forget must be 0; train it with a forget gate of its own"),
-        (bool(names) and names != usual, f"activations must be {', '.join(usual)}, not {', '.join(names)}"),
+        # ONNX gives an RNN of one direction two.
+        (
+            bool(names) and names[: len(usual)] != usual,
+            f"activations must be {', '.join(usual)}, not {', '.join(names)}",
+        ),
         (steps > _MOST_STEPS, f"steps must be at most {_MOST_STEPS}, not {steps}; cut or pool the sequence in front"),
     )
     for is_wrong, complaint in complaints:

@@ -1,4 +1,4 @@
-"""LSTM and GRU, one step after the other: products, sums and tables, whose tensors are alike at every step."""
+"""LSTM, GRU and RNN, one step after the other: products, sums and tables, whose tensors are alike at every step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onnx import NodeProto, helper
 
 from ..float_graph import FloatGraph, Rewriting
 from ..norms.normalisation import Float64
-from .recurrence import RECURRENT, Direction, Recurrence, Value, recurrence
+from .recurrence import RECURRENT, Direction, Recurrence, Value, is_plain, recurrence
 from .row_order import follow, unmoved
 
 #: What has the scale of another tensor, so that all gates are added up, and opened, with the same tables.
@@ -87,8 +87,8 @@ class _Writer:
 def _states(write: _Writer, of: Recurrence, direction: Direction, rows: str) -> tuple[list[str], str]:
     """The state after each step, in the order of the sequence, and the cell after the last one."""
     # What a reset gate multiplies needs its offset before; all other offsets are part of the product with the inputs.
-    late = "h" if of.resets_behind and not of.is_lstm else ""
-    groups = ["iofc"] if of.is_lstm else ["zr", "h"]
+    late = "h" if of.resets_behind and of.operator == "GRU" else ""
+    groups = {"LSTM": ["iofc"], "GRU": ["zr", "h"], "RNN": ["h"]}[of.operator]
     projected = {gates: _projection(write, of, direction, rows, gates, with_state=gates != late) for gates in groups}
     state: Value = direction.state
     cell: Value = direction.cell
@@ -105,7 +105,10 @@ def _states(write: _Writer, of: Recurrence, direction: Direction, rows: str) -> 
         return [write.alike(*each) for each in zip(gates, functions, parts, strict=True)]
 
     for write.step in range(of.steps)[:: -1 if direction.is_reverse else 1]:
-        if of.is_lstm:
+        if of.operator == "RNN":
+            total = write.add("h_sum", projected["h"][write.step], product("h", state))
+            state = write.alike("state", "Tanh", total)
+        elif of.operator == "LSTM":
             inner, out, forget, candidate = gated("iofc", product("iofc", state))
             cell = write.mixed("cell", inner, candidate, write.multiply("kept", forget, cell))
             state = write.alike("state", "Mul", out, write.alike("cell_tanh", "Tanh", cell))
@@ -145,6 +148,8 @@ def _projection(
 
 
 def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    if node.op_type == "RNN" and not is_plain(node):
+        return None
     of = recurrence(graph, node)
     name = node.output[0] or node.name
     source, passed = unmoved(graph, node.input[0])
@@ -210,7 +215,7 @@ def _joined(
 
 
 UNROLLED = Rewriting(
-    "LSTM or GRU as products, sums and tables of each step",
+    "LSTM, GRU or RNN as products, sums and tables of each step",
     "State, cell, gates and sums are int8, each with one scale for all steps.",
     _spell,
     RECURRENT,

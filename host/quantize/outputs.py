@@ -1,0 +1,141 @@
+"""Outputs in the midst of a network that onnxruntime.quantization leaves in float, quantised as everything around them.
+
+A chain of operators that it leaves in float becomes one table, or one move of elements. An output within would need the
+float values, which the accelerator does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnxruntime.quantization.quant_utils import compute_scale_zp
+
+from ..frontend.fragments.fragments import FLOAT_PRODUCTS, LAYOUT
+from ..model.model_graph import free_name, tensor_names
+from .alike import range_override, ranges
+
+
+def quantise_outputs(
+    quantised: onnx.ModelProto,
+    prepared: onnx.ModelProto,
+    samples: Mapping[str, np.ndarray],
+    given: Mapping[str, Sequence[Mapping[str, Any]]],
+) -> None:
+    """Quantise the outputs that stand in float between two products, or what they are a view of.
+
+    Parameters
+    ----------
+    quantised : ModelProto
+        Is changed.
+    prepared : ModelProto
+        The float model that it was made of.
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples.
+    given : mapping of str to sequence of mapping
+        What is known of the quantisation of tensors, as onnxruntime.quantization takes it.
+    """
+    for value in quantised.graph.output:
+        if value.type.tensor_type.elem_type == TensorProto.FLOAT:
+            links = _Links(quantised.graph.node)
+            source = links.branch(value.name)
+            if links.stands_between(source):
+                override = given.get(source, [{}])[0]
+                if "scale" not in override and "rmin" not in override:
+                    ends = ranges(prepared, samples, [source])[source]
+                    override = {**range_override(*ends)[0], **override}
+                _insert(quantised.graph, links, source, override)
+
+
+class _Links:
+    """Who makes and who reads the tensors of a quantised model."""
+
+    def __init__(self, nodes: Collection[NodeProto]):
+        self.nodes = list(nodes)
+        self.maker = {name: node for node in nodes for name in node.output}
+        self.readers: dict[str, list[NodeProto]] = {}
+        for node in nodes:
+            for name in node.input:
+                self.readers.setdefault(name, []).append(node)
+
+    def viewed(self, name: str) -> str:
+        """The tensor of which one is a view in another shape or order."""
+        while name in self.maker and self.maker[name].op_type in LAYOUT:
+            name = self.maker[name].input[0]
+        return name
+
+    def branch(self, name: str) -> str:
+        """What an output is a view of, or a function of that a layer reads as well."""
+        found = viewed = self.viewed(name)
+        while not self.is_quantised_behind(found) and found in self.maker:
+            read = [one for one in self.maker[found].input if one in self.maker]
+            if len(read) != 1 or self.maker[found].op_type == "DequantizeLinear":
+                return viewed
+            found = read[0]
+        return self.viewed(found)
+
+    def is_quantised_behind(self, name: str) -> bool:
+        """Whether something quantised is computed of a tensor."""
+        return any(node.op_type == "QuantizeLinear" for node in self._below([name], stops=("QuantizeLinear",)))
+
+    def stands_between(self, name: str) -> bool:
+        """Whether a tensor stands in float behind a product, with a quantised tensor made beside it for another."""
+        if name not in self.maker or self.maker[name].op_type == "DequantizeLinear":
+            return False
+        above = self._above([name], stops=("DequantizeLinear",))
+        floats = [output for node in above if node.op_type != "DequantizeLinear" for output in node.output]
+        ends = [node for node in self._below(floats, stops=("QuantizeLinear",)) if node.op_type == "QuantizeLinear"]
+        behind = self._below([output for node in ends for output in node.output])
+        return _has_product(self._above([name])) and _has_product(behind)
+
+    def _above(self, names: list[str], stops: Collection[str] = ()) -> list[NodeProto]:
+        found: dict[int, NodeProto] = {}
+        while names:
+            node = self.maker.get(names.pop())
+            if node is not None and id(node) not in found:
+                found[id(node)] = node
+                names += [] if node.op_type in stops else list(node.input)
+        return list(found.values())
+
+    def _below(self, names: list[str], stops: Collection[str] = ()) -> list[NodeProto]:
+        found: dict[int, NodeProto] = {}
+        while names:
+            for node in self.readers.get(names.pop(), []):
+                if id(node) not in found:
+                    found[id(node)] = node
+                    names += [] if node.op_type in stops else list(node.output)
+        return list(found.values())
+
+
+def _has_product(nodes: Collection[NodeProto]) -> bool:
+    return any(node.op_type in FLOAT_PRODUCTS for node in nodes)
+
+
+def _insert(graph: onnx.GraphProto, links: _Links, source: str, override: Mapping[str, Any]) -> None:
+    """Put QuantizeLinear and DequantizeLinear behind what makes a tensor; views of it get its scale."""
+    if "scale" in override:
+        scale, zero = override["scale"], override["zero_point"]
+    else:
+        low, high = np.array(-128, np.int8), np.array(127, np.int8)
+        is_symmetric = override.get("symmetric", False)
+        zero, scale = compute_scale_zp(override["rmin"], override["rmax"], low, high, is_symmetric)
+    taken = {*tensor_names(graph)}
+    names = {part: free_name(f"{source}_{part}", taken) for part in ("input", "scale", "zero_point", "quantized")}
+    for part, array in (("scale", np.float32(scale)), ("zero_point", np.int8(zero))):
+        graph.initializer.append(numpy_helper.from_array(np.array(array), names[part]))
+    constants = [names["scale"], names["zero_point"]]
+    maker = links.maker[source]
+    maker.output[:] = [names["input"] if name == source else name for name in maker.output]
+    ends = ("QuantizeLinear", names["input"], names["quantized"]), ("DequantizeLinear", names["quantized"], source)
+    pair = [helper.make_node(kind, [read, *constants], [made], f"{source}_{kind}") for kind, read, made in ends]
+    for node in links.nodes:
+        if node.op_type == "QuantizeLinear" and links.viewed(node.input[0]) == source:
+            for one in (node, *links.readers.get(node.output[0], [])):
+                one.input[1:] = constants
+    place = next(at for at, node in enumerate(graph.node) if names["input"] in node.output)
+    nodes = [*graph.node[: place + 1], *pair, *graph.node[place + 1 :]]
+    del graph.node[:]
+    graph.node.extend(nodes)
