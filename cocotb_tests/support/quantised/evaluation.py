@@ -16,6 +16,7 @@ from lutterfly.host.graph import (
     Concat,
     Convolution,
     Graph,
+    MatrixProduct,
     Maximum,
     MaxPool,
     Multiply,
@@ -76,6 +77,12 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             acc = (math.prod(differences) * 2**PRODUCT_FRACTION_BITS + layer.scaling.bias).astype(np.float32)
             rounded = np.rint(acc * layer.scaling.scale) + layer.scaling.zero_point
             codes = np.clip(rounded, layer.finish.low, layer.finish.high).astype(np.int8)
+        elif isinstance(layer, MatrixProduct):
+            # The inputs of an output are the elements of the second activation in an order of its own.
+            matrix = tensors[layer.inputs[1]].astype(np.int64).reshape(-1)[layer.order]
+            target = graph.tensors[layer.finish.inner or layer.output].zero_point
+            scaled = np.einsum("yxc,oc->yxo", codes.astype(np.int64), matrix).astype(np.float32) * layer.multiplier
+            codes = np.clip(np.rint(scaled) + target, layer.finish.low, layer.finish.high).astype(np.int8)
         elif isinstance(layer, Maximum):
             codes = np.maximum(*(tensors[name] for name in layer.inputs))
         elif isinstance(layer, Concat):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import strategies as st
 
-from .blocks import ON_MAPS, ON_ROWS, ON_VECTORS, convolve, linear
+from .blocks import ON_MAPS, ON_ROWS, ON_VECTORS, convolve, linear, recur, step
 from .maker import BATCHES, FloatMaker, FloatNetwork
 from .naming import Draw, Naming
 
@@ -18,14 +18,15 @@ def float_networks(draw: Draw, *, most: int = 4) -> FloatNetwork:
 
     What shapes the network is drawn, so that a failing one shrinks; weights and samples come from a seed.
     """
+    kind = draw(st.sampled_from(["map", "rows", "signal", "vector", "stream", "step", "time first"]))
     made = FloatMaker(
         np.random.default_rng(draw(st.integers(0, 2**16))),
         Naming(draw),
-        # Most exporters write a symbol or one sample.
-        draw(st.sampled_from([*BATCHES, "symbol", "one", "symbol", "one"])),
-        draw(st.sampled_from([17, 13, 14, 18])),
+        # Most exporters write a symbol or one sample; time first has one, in the second axis.
+        "one" if kind == "time first" else draw(st.sampled_from([*BATCHES, "symbol", "one", "symbol", "one"])),
+        draw(st.sampled_from([17, 13, 14, 18, 21, 23])),
+        draw(st.sampled_from(["as they are computed", "as they are computed", "backwards"])),
     )
-    kind = draw(st.sampled_from(["map", "rows", "signal", "vector", "stream"]))
     made.text.append(kind)
     _begin(draw, made, kind)
     for _ in range(draw(st.integers(1, most))):
@@ -47,11 +48,11 @@ def float_networks(draw: Draw, *, most: int = 4) -> FloatNetwork:
 
 
 def _is_of_rows(made: FloatMaker, kind: str) -> bool:
-    return kind == "rows" and len(made.shape) == 2
+    return kind in ("rows", "time first") and len(made.shape) == 2
 
 
 def _begin(draw: Draw, made: FloatMaker, kind: str) -> None:
-    """The input; a stream has its last frames as a state, an input and an output."""
+    """The input; a stream has its last frames as a state, and a step those of a layer, as inputs and outputs."""
     channels = draw(st.integers(1, 8))
     if kind == "vector":
         made.input([draw(st.integers(2, 24))])
@@ -61,6 +62,11 @@ def _begin(draw: Draw, made: FloatMaker, kind: str) -> None:
         made.input([channels, draw(st.integers(2, 10)), draw(st.integers(2, 10))])
     elif kind == "signal":
         made.input([channels, draw(st.integers(2, 16))])
+    elif kind == "step":
+        step(draw, made)
+    elif kind == "time first":
+        made.input([draw(st.integers(2, 6)), 1, draw(st.integers(2, 8))], is_whole=True)
+        recur(draw, made)
     else:
         frames, kept = draw(st.integers(1, 8)), draw(st.integers(1, 4))
         state, frame = made.input([channels, kept]), made.input([channels, frames])

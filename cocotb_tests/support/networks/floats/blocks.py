@@ -38,6 +38,14 @@ def _hard_swish_written_out(made: FloatMaker) -> None:
     made.add("Mul", gate, source=whole)
 
 
+def _hard_swish(made: FloatMaker) -> None:
+    # Before there is no such operator.
+    if made.opset >= 14:
+        made.add("HardSwish")
+    else:
+        _hard_swish_written_out(made)
+
+
 def _silu(made: FloatMaker) -> None:
     whole = made.last
     gate = made.add("Sigmoid")
@@ -62,7 +70,7 @@ ACTIVATIONS: dict[str, Callable[[FloatMaker], object]] = {
     "Relu": lambda made: made.add("Relu"),
     "Clip": _clip,
     "Clip as Min and Max": _clip_written_out,
-    "HardSwish": lambda made: made.add("HardSwish"),
+    "HardSwish": _hard_swish,
     "HardSwish written out": _hard_swish_written_out,
     "SiLU": _silu,
     "GELU written out": _gelu,
@@ -279,20 +287,140 @@ def layer_normalise(draw: Draw, made: FloatMaker) -> None:
 def recurrence(draw: Draw, made: FloatMaker) -> None:
     """A recurrent layer over the rows, from states of zero."""
     steps, features = made.shape
+    made.add("Transpose", perm=[1, 0, 2], shape=[steps, 1, features])
+    recur(draw, made)
+
+
+def recur(draw: Draw, made: FloatMaker) -> None:
+    """A recurrent layer over steps that lie first, of which it makes rows."""
+    steps, _, features = made.shape
     operator, gates = draw(st.sampled_from([("LSTM", 4), ("GRU", 3), ("RNN", 1)]))
     directions, units = draw(st.sampled_from([1, 2])), draw(st.integers(2, 6))
     made.text.append(f"  {operator} of {units}, {directions} directions")
-    made.add("Transpose", perm=[1, 0, 2])
-    matrices = [
-        made.weights(directions, gates * units, columns, reach=features + units) for columns in (features, units)
-    ]
     options = {"hidden_size": units, "direction": "bidirectional" if directions == 2 else "forward"}
-    if operator == "GRU":
-        options["linear_before_reset"] = 1
-    made.add(operator, *matrices, **options)
+    made.add(operator, *_recurrent_weights(made, directions, gates, features, units), **options, **_spelling(operator))
     # [steps, directions, samples, units]
     made.add("Transpose", perm=[2, 0, 1, 3], shape=[steps, directions, units])
     made.reshape(steps, directions * units)
+
+
+def _recurrent_weights(made: FloatMaker, directions: int, gates: int, features: int, units: int) -> list[str]:
+    return [made.weights(directions, gates * units, columns, reach=features + units) for columns in (features, units)]
+
+
+def _spelling(operator: str) -> dict[str, int]:
+    return {"linear_before_reset": 1} if operator == "GRU" else {}
+
+
+def step(draw: Draw, made: FloatMaker) -> None:
+    """One step of a recurrent layer, whose states are inputs and outputs."""
+    operator, gates, count = draw(st.sampled_from([("LSTM", 4, 2), ("GRU", 3, 1)]))
+    features, units = draw(st.integers(2, 8)), draw(st.integers(2, 6))
+    made.text.append(f"  {operator} of {units}")
+    # States stand as [layers, samples, units] in the file, where there is one sample.
+    has_layers = made.batch == "one" and draw(st.booleans())
+    states = [made.input([1, units] if has_layers else [units], largest=0.9) for _ in range(count)]
+    source, axis = made.input([features]), made.constant([0])
+    if not has_layers:
+        states = [made.add("Unsqueeze", axis, source=state) for state in states]
+    made.add("Unsqueeze", axis, source=source)
+    matrices = _recurrent_weights(made, 1, gates, features, units)
+    # Biases, and lengths, are left out.
+    results = made.add_several(
+        operator, 1 + count, *matrices, "", "", *states, hidden_size=units, **_spelling(operator)
+    )[1:]
+    for state in results:
+        made.outputs.append(state if has_layers else made.add("Squeeze", axis, source=state))
+    made.add("Squeeze", axis, source=results[0], shape=[units])
+
+
+def attention(draw: Draw, made: FloatMaker) -> None:
+    """Heads that see all rows, or those before them; as an operator or written out."""
+    rows, features = made.shape
+    heads, size = draw(st.integers(1, 2)), draw(st.integers(2, 4))
+    masking = draw(st.sampled_from(["none", "causal", "some left out"]))
+    is_operator = made.opset >= 23 and draw(st.booleans())
+    made.text.append(f"  {heads} heads, masking: {masking}; {'operator' if is_operator else 'written out'}")
+    trunk, width = made.last, heads * size
+    parts = []
+    for _ in range(3):
+        weights = made.weights(features, width, reach=features)
+        parts.append(made.add("MatMul", weights, source=trunk, shape=[rows, width]))
+    seen = np.tri(rows, dtype=bool) if masking == "causal" else made.rng.random((rows, rows)) < 0.6
+    seen |= np.eye(rows, dtype=bool)
+    mask = np.where(seen, 0.0, draw(st.sampled_from([-np.inf, -1e9])))
+    if is_operator:
+        causal = draw(st.booleans()) and masking == "causal"
+        held = [] if causal or masking == "none" else [made.constant(mask)]
+        counts = {"q_num_heads": heads, "kv_num_heads": heads, "is_causal": int(causal)}
+        made.add("Attention", *parts[1:], *held, source=parts[0], shape=[rows, width], **counts)
+        return
+    turned = []
+    for part, order in zip(parts, ((1, 0, 2), (1, 2, 0), (1, 0, 2)), strict=True):
+        made.last, made.shape = part, (rows, width)
+        made.reshape(rows, heads, size)
+        turned.append(made.transpose(*order))
+    made.add("MatMul", turned[1], source=turned[0], shape=[heads, rows, rows])
+    made.add("Mul", made.constant(size**-0.5))
+    if masking != "none":
+        made.add("Add", made.constant(mask))
+    made.add("Softmax", axis=-1)
+    made.add("MatMul", turned[2], shape=[heads, rows, size])
+    made.transpose(1, 0, 2)
+    made.reshape(rows, width)
+
+
+def root_normalise(draw: Draw, made: FloatMaker) -> None:
+    """By the root of the mean square of the last axis, as an operator or written out."""
+    features = made.shape[-1]
+    if features < 4:
+        return
+    factor = made.constant(made.rng.uniform(0.5, 2, features))
+    if made.opset >= 23 and draw(st.booleans()):
+        made.add("RMSNormalization", factor, axis=-1)
+        return
+    source, shape = made.last, made.shape
+    made.add("Pow", made.constant(2.0))
+    made.mean(len(shape) - 1)
+    made.add("Add", made.constant(1e-5))
+    root = made.add("Sqrt")
+    made.add("Div", root, source=source, shape=shape)
+    made.add("Mul", factor)
+
+
+def group_normalise(draw: Draw, made: FloatMaker) -> None:
+    """Of groups of channels, as the operator of set 21 or as PyTorch's exporter writes it; or of each channel."""
+    channels, *sides = made.shape
+    groups = draw(st.sampled_from([count for count in range(1, channels + 1) if channels % count == 0]))
+    # Of two or three elements the results are hardly more than signs.
+    if channels // groups * math.prod(sides) < 4:
+        return
+    made.text.append(f"  {groups} groups")
+    factor, offset = made.rng.uniform(0.5, 2, channels), made.rng.uniform(-0.3, 0.3, channels)
+    if groups == channels:
+        made.add("InstanceNormalization", made.constant(factor), made.constant(offset))
+        return
+    if made.opset >= 21 and draw(st.booleans()):
+        made.add("GroupNormalization", made.constant(factor), made.constant(offset), num_groups=groups)
+        return
+    shape = made.shape
+    made.reshape(groups, channels // groups * math.prod(sides))
+    made.add("InstanceNormalization", made.constant(np.ones(groups)), made.constant(np.zeros(groups)))
+    made.reshape(*shape)
+    for operator, values in (("Mul", factor), ("Add", offset)):
+        made.add(operator, made.constant(values.reshape(-1, *[1] * len(sides))))
+
+
+def widen(draw: Draw, made: FloatMaker) -> None:
+    """A residual sum with more channels, which the trunk gets as zeros."""
+    channels, *sides = made.shape
+    trunk, more = made.last, draw(st.integers(1, 6))
+    convolve(draw, made, channels=channels + more, keeps=True)
+    branch, rest = made.last, [0] * len(sides)
+    before = draw(st.sampled_from([0, more // 2]))
+    pads = made.constant(np.array([0, before, *rest, 0, more - before, *rest]))
+    padded = made.add("Pad", pads, source=trunk, shape=[channels + more, *sides])
+    made.add("Add", branch, source=padded)
 
 
 def to_rows(draw: Draw, made: FloatMaker) -> None:
@@ -323,6 +451,8 @@ ON_MAPS: dict[str, Block] = ANYWHERE | {
     "pool": pool,
     "enlarge": enlarge,
     "join": join,
+    "widen": widen,
+    "group normalisation": group_normalise,
     "to rows": to_rows,
     "to a vector": to_vector,
 }
@@ -331,7 +461,15 @@ ON_ROWS: dict[str, Block] = ANYWHERE | {
     "weights at the left": weights_at_the_left,
     "residual of rows": residual_rows,
     "layer normalisation": layer_normalise,
+    "root normalisation": root_normalise,
+    "attention": attention,
     "recurrence": recurrence,
     "to a vector": to_vector,
 }
-ON_VECTORS: dict[str, Block] = {"dense": dense, "softmax": soften, "residual of rows": residual_rows, "cut": cut}
+ON_VECTORS: dict[str, Block] = {
+    "dense": dense,
+    "softmax": soften,
+    "residual of rows": residual_rows,
+    "cut": cut,
+    "root normalisation": root_normalise,
+}

@@ -38,23 +38,32 @@ class FloatMaker:
     batch : str
         A key of :data:`BATCHES`.
     opset : int
+    order : str
+        Of the nodes in the file; ONNX Runtime reads any.
     """
 
-    def __init__(self, rng: np.random.Generator, naming: Naming, batch: str, opset: int):
-        self.rng, self.naming, self.opset, self._batch = rng, naming, opset, batch
+    def __init__(
+        self, rng: np.random.Generator, naming: Naming, batch: str, opset: int, order: str = "as they are computed"
+    ):
+        self.rng, self.naming, self.opset, self.batch, self._order = rng, naming, opset, batch, order
         self.nodes: list[onnx.NodeProto] = []
         self.constants: list[onnx.TensorProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[str] = []
         self.samples: dict[str, np.ndarray] = {}
-        self.text = [f"batch: {batch}; opset {opset}; {naming.text}"]
+        self.text = [f"batch: {batch}; opset {opset}; {naming.text}; order: {order}"]
         self.last, self.shape = "", ()
 
-    def input(self, shape: Sequence[int]) -> str:
-        """A new input, of which the last tensor is one."""
+    def input(self, shape: Sequence[int], *, is_whole: bool = False, largest: float = np.inf) -> str:
+        """A new input, of which the last tensor is one; of a whole one the first axis counts no samples.
+
+        ``largest`` bounds its values, as those of a state are bounded.
+        """
         self.last, self.shape = self.naming.tensor(), tuple(shape)
-        self.inputs.append(helper.make_tensor_value_info(self.last, TensorProto.FLOAT, [BATCHES[self._batch], *shape]))
-        self.samples[self.last] = self.rng.normal(0, 1, (SAMPLES, *shape)).astype(np.float32)
+        sizes = [*shape] if is_whole else [BATCHES[self.batch], *shape]
+        self.inputs.append(helper.make_tensor_value_info(self.last, TensorProto.FLOAT, sizes))
+        values = self.rng.normal(0, 1, (SAMPLES, *shape)).clip(-largest, largest)
+        self.samples[self.last] = values.astype(np.float32)
         return self.last
 
     def constant(self, array: np.ndarray | float | Sequence[int]) -> str:
@@ -69,17 +78,20 @@ class FloatMaker:
 
     def add(self, operator: str, *others: str, source: str | None = None, shape: Sequence[int] = (), **given) -> str:
         """An operator on the last tensor, or on ``source``; its samples keep the shape, or get another."""
-        output = self.naming.tensor()
-        inputs = [self.last if source is None else source, *others]
-        self.nodes.append(helper.make_node(operator, inputs, [output], self.naming.node(operator, output), **given))
+        (output,) = self.add_several(operator, 1, *others, source=source, **given)
         self.last, self.shape = output, tuple(shape) or self.shape
         return output
 
+    def add_several(self, operator: str, count: int, *others: str, source: str | None = None, **given) -> list[str]:
+        """An operator with some outputs, which are given; the last tensor stays."""
+        outputs = [self.naming.tensor() for _ in range(count)]
+        inputs, name = [self.last if source is None else source, *others], self.naming.node(operator, outputs[0])
+        self.nodes.append(helper.make_node(operator, inputs, outputs, name, **given))
+        return outputs
+
     def split(self, sizes: Sequence[int], axis: int) -> list[str]:
         """Parts along an axis of the samples; the last one is the last tensor."""
-        outputs = [self.naming.tensor() for _ in sizes]
-        inputs, name = [self.last, self.constant(np.array(sizes))], self.naming.node("Split", outputs[0])
-        self.nodes.append(helper.make_node("Split", inputs, outputs, name, axis=axis + 1))
+        outputs = self.add_several("Split", len(sizes), self.constant(np.array(sizes)), axis=axis + 1)
         self.last, self.shape = outputs[-1], (*self.shape[:axis], sizes[-1], *self.shape[axis + 1 :])
         return outputs
 
@@ -95,7 +107,7 @@ class FloatMaker:
     def reshape(self, *shape: int) -> str:
         """The elements of a sample in another shape, however many samples there are."""
         assert math.prod(shape) == math.prod(self.shape)
-        return self.add("Reshape", self.constant(np.array([-1 if self._batch != "one" else 1, *shape])), shape=shape)
+        return self.add("Reshape", self.constant(np.array([-1 if self.batch != "one" else 1, *shape])), shape=shape)
 
     def transpose(self, *axes: int) -> str:
         """Axes of the samples in another order."""
@@ -107,10 +119,14 @@ class FloatMaker:
         names = [*dict.fromkeys([*self.outputs, self.last])]
         infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names]
         graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.constants)
-        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         # ONNX's checker wants them, and its inference does not find all.
         assume(all(value.type.tensor_type.HasField("shape") for value in inferred.graph.output))
         del model.graph.output[:]
         model.graph.output.extend(inferred.graph.output)
+        if self._order == "backwards":
+            nodes = [*model.graph.node]
+            del model.graph.node[:]
+            model.graph.node.extend(nodes[::-1])
         return FloatNetwork(model.SerializeToString(), self.samples, "\n  ".join(self.text))
