@@ -50,6 +50,7 @@ class FloatMaker:
         self.constants: list[onnx.TensorProto] = []
         self.inputs: list[onnx.ValueInfoProto] = []
         self.outputs: list[str] = []
+        self.known: list[onnx.ValueInfoProto] = []
         self.samples: dict[str, np.ndarray] = {}
         self.text = [f"batch: {batch}; opset {opset}; {naming.text}; order: {order}"]
         self.last, self.shape = "", ()
@@ -89,6 +90,11 @@ class FloatMaker:
         self.nodes.append(helper.make_node(operator, inputs, outputs, name, **given))
         return outputs
 
+    def declare(self) -> None:
+        """Write the shape of the last tensor, where ONNX infers none."""
+        sizes = [BATCHES[self.batch], *self.shape]
+        self.known.append(helper.make_tensor_value_info(self.last, TensorProto.FLOAT, sizes))
+
     def split(self, sizes: Sequence[int], axis: int) -> list[str]:
         """Parts along an axis of the samples; the last one is the last tensor."""
         outputs = self.add_several("Split", len(sizes), self.constant(np.array(sizes)), axis=axis + 1)
@@ -118,7 +124,7 @@ class FloatMaker:
         """The network with the last tensor as output, and those that were named."""
         names = [*dict.fromkeys([*self.outputs, self.last])]
         infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names]
-        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.constants)
+        graph = helper.make_graph(self.nodes, "net", self.inputs, infos, self.constants, value_info=self.known)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
         inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True)
         # ONNX's checker wants them, and its inference does not find all.
