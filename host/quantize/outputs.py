@@ -1,7 +1,7 @@
 """Outputs in the midst of a network that onnxruntime.quantization leaves in float, quantised as everything around them.
 
-A chain of operators that it leaves in float becomes one table, or one move of elements. An output within would need the
-float values, which the accelerator does not have.
+A chain of operators that it leaves in float becomes one layer. An output behind one of them that moves elements, such
+as Slice or DepthToSpace, would need the float values, which the accelerator does not have.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.quantization.quant_utils import compute_scale_zp
 
-from ..frontend.fragments.fragments import FLOAT_PRODUCTS, LAYOUT
+from ..frontend.fragments.fragments import FLOAT_PRODUCTS, LAYOUT, POINTWISE
 from ..model.model_graph import free_name, tensor_names
 from .alike import range_override, ranges
 
@@ -82,12 +82,13 @@ class _Links:
         return any(node.op_type == "QuantizeLinear" for node in self._below([name], stops=("QuantizeLinear",)))
 
     def stands_between(self, name: str) -> bool:
-        """Whether a tensor stands in float behind a product, with a quantised tensor made beside it for another."""
+        """Whether a tensor stands in float behind a product, and shares a move of elements with the input of another."""
         if name not in self.maker or self.maker[name].op_type == "DequantizeLinear":
             return False
         above = self._above([name], stops=("DequantizeLinear",))
-        floats = [output for node in above if node.op_type != "DequantizeLinear" for output in node.output]
-        ends = [node for node in self._below(floats, stops=("QuantizeLinear",)) if node.op_type == "QuantizeLinear"]
+        # Of pointwise operators the frontend makes a table for each result, and the host computes the output in float.
+        shared = [output for node in above if node.op_type not in (*POINTWISE, *LAYOUT) for output in node.output]
+        ends = [node for node in self._below(shared, stops=("QuantizeLinear",)) if node.op_type == "QuantizeLinear"]
         behind = self._below([output for node in ends for output in node.output])
         return _has_product(self._above([name])) and _has_product(behind)
 

@@ -70,6 +70,15 @@ def test_it_runs_and_is_exact(case: str) -> None:
     assert_answers(quantised, feeds)
 
 
+@pytest.mark.parametrize("case", ["a table in front of a view", "beside a table"])
+def test_a_table_stays_in_float(case: str) -> None:
+    """The host computes it of the same codes as the accelerator its table."""
+    text, given = CASES[case]
+    quantised = onnx.load_from_string(quantize(network(text, given), {"x": values(given)}))
+    maker = next(node for node in quantised.graph.node if "o" in node.output)
+    assert maker.op_type != "DequantizeLinear"
+
+
 def test_one_at_the_end_stays_in_float() -> None:
     """The host computes it without loss."""
     data = network("a = MatMul(x, w) b = MatMul(a, v) o = Tanh(a) y = Elu(b)", ROWS)

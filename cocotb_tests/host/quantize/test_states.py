@@ -157,7 +157,7 @@ def test_a_stream_is_onnx_runtimes_and_near_the_float_models(case: str) -> None:
         assert (array[1:] != array[:-1]).any()
 
 
-@pytest.mark.parametrize("operator", GATES)
+@pytest.mark.parametrize("operator", ["LSTM", "GRU"])
 def test_a_state_that_is_fed_back_is_not_rounded_again(operator: str) -> None:
     """It has one scale as input and as output."""
     data = streaming(operator)
@@ -170,10 +170,7 @@ def test_a_state_that_is_fed_back_is_not_rounded_again(operator: str) -> None:
     }
     for state in STATES[operator]:
         read = next(scales[node.output[0]] for node in model.graph.node if state in node.input)
-        makers = {name: node for node in model.graph.node for name in node.output}
-        dequantised = makers[f"{state}_out"]
-        while dequantised.op_type == "Reshape":
-            dequantised = makers[dequantised.input[0]]
+        dequantised = next(node for node in model.graph.node if f"{state}_out" in node.output)
         assert [held[name].item() for name in dequantised.input[1:]] == read
 
 
