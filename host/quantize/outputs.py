@@ -82,7 +82,7 @@ class _Links:
         return any(node.op_type == "QuantizeLinear" for node in self._below([name], stops=("QuantizeLinear",)))
 
     def stands_between(self, name: str) -> bool:
-        """Whether a tensor stands in float behind a product, and shares a move of elements with the input of another."""
+        """Whether a tensor stands in float behind a product, and shares a move of elements with what another reads."""
         if name not in self.maker or self.maker[name].op_type == "DequantizeLinear":
             return False
         above = self._above([name], stops=("DequantizeLinear",))
