@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.engines import specification_of
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.verilog import to_verilog
@@ -46,7 +46,7 @@ _LANES = 8 * PRESETS["ecp5-85k"].multipliers
 def main() -> None:
     """Print the table."""
     binary = PRESETS["ecp5-85k"]
-    of_bits = [engine for engine in binary.engines if specification(engine).is_binary]
+    of_bits = [engine for engine in binary.engines if specification_of(engine).is_binary]
     base = dataclasses.replace(binary, engines=binary.engines.without(*of_bits))
     print(f"{'':24}{'without':>10}{'with':>12}{'a lane':>10}{'multipliers':>14}{'flip-flops':>12}")
     for family, (alone, script, libraries, sizes) in FAMILIES.items():

@@ -1,4 +1,4 @@
-"""Checks of numbers in configurations: errors name the field, the constraint and the value. Standard library only."""
+"""Checks of numbers in configurations: errors name the field, the constraint and the value."""
 
 from __future__ import annotations
 

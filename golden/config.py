@@ -1,6 +1,6 @@
 """The configuration: every parameter of one accelerator, validated, with JSON and a hash.
 
-Standard library only, so that every other folder can import it.
+Every other folder can import it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from . import records
 from .checks import check, check_flags, check_integers, is_power_of_two
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
-from .engines import ADD, DEPTHWISE, MAC, MAXIMUM
-from .engines.configurations import EngineConfigs
+from .engines import ADD, DEPTHWISE, MAC, MAXIMUM, EngineConfigs
 from .engines.engine import ArrayWaits
 from .isa import COMPUTE
 from .memories import PARAMETER_BYTES, LocalMemory

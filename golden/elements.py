@@ -1,4 +1,4 @@
-"""Widths of elements, totals and addends, and how many bytes elements take. Standard library only."""
+"""Widths of elements, totals and addends, and how many bytes elements take."""
 
 from __future__ import annotations
 

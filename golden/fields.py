@@ -1,4 +1,4 @@
-"""Fields of a command: which bits they have. Standard library only."""
+"""Fields of a command: which bits they have."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from . import isa, registers
+from .engines import SPECIFICATIONS
 from .engines.engine import Engine
-from .engines.specifications import SPECIFICATIONS
 from .fields import Field
 from .memories import OWN_MEMORY, SHARED_MEMORIES, LocalMemory
 from .units import MOST_CORES, ErrorCode, Queue, Unit

@@ -1,4 +1,4 @@
-"""The local memories: one table for the hardware, the golden machine and the compiler. Standard library only."""
+"""The local memories: one table for the hardware, the golden machine and the compiler."""
 
 from __future__ import annotations
 

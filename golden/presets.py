@@ -1,13 +1,12 @@
-"""The presets: accelerators that have a name. Standard library only."""
+"""The presets: accelerators that have a name."""
 
 from __future__ import annotations
 
 from .config import Config
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, MemoryConfig
-from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
-from .engines.configurations import EngineConfigs
-from .engines.depthwise.configuration import DepthwiseConfig
-from .engines.fpc.configuration import FpcConfig
+from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR, EngineConfigs
+from .engines.depthwise import DepthwiseConfig
+from .engines.fpc import FpcConfig
 
 #: Those on chip need no external memory: a board has to bring a clock and a serial port.
 PRESETS: dict[str, Config] = {

@@ -1,7 +1,7 @@
 """The register map: the one definition that hardware, driver and docs share.
 
 Registers are 32 bits wide, on AXI4-Lite; addresses are in bytes. With several cores, some registers are there once for
-each of them: those of core i lie ``CORE_BYTES * i`` above those of core 0. Standard library only.
+each of them: those of core i lie ``CORE_BYTES * i`` above those of core 0.
 """
 
 from __future__ import annotations

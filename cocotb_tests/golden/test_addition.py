@@ -7,7 +7,7 @@ import pytest
 
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.quantised.qlinear import runtime_pairs
-from lutterfly.golden.engines.add.memory import ENTRY_BITS
+from lutterfly.golden.engines.add import ENTRY_BITS
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 
 PAIRS = np.meshgrid(np.arange(-128, 128, dtype=np.int8), np.arange(-128, 128, dtype=np.int8), indexing="ij")

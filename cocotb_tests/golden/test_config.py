@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM
-from lutterfly.golden.engines.add.configuration import AddConfig
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, EngineConfigs
+from lutterfly.golden.engines.add import AddConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.engine import EngineConfig
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 
 ARRAY = {"lanes": 16, "columns": 8, "requant_lanes": 4}

@@ -14,10 +14,9 @@ from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC
-from lutterfly.golden.engines.fpc.specification import SHIFT
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, SPECIFICATIONS, specification_of
+from lutterfly.golden.engines.fpc import SHIFT
 from lutterfly.golden.engines.specification import EngineSpecification
-from lutterfly.golden.engines.specifications import SPECIFICATIONS, specification
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.isa import EngineCommand, command_shape
 
@@ -40,7 +39,7 @@ def test_every_code_has_its_specification() -> None:
 @pytest.mark.parametrize("code", [9, 15])
 def test_an_unknown_engine_is_an_error(code: int) -> None:
     with pytest.raises(ValueError, match=rf"^engine must be one of 0 \(MAC\), .*, 8 \(WINOGRAD\), not {code}$"):
-        specification(code)
+        specification_of(code)
 
 
 @every_engine

@@ -11,10 +11,8 @@ import pytest
 from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, FPC, MAC, MAXIMUM
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import ADD, DEPTHWISE, FPC, MAC, MAXIMUM, SPECIFICATIONS, EngineConfigs
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import COMPUTE
 from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.presets import PRESETS

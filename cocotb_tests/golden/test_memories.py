@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, ENGINES, FPC, MAC
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines import ADD, ENGINES, FPC, MAC, EngineConfigs
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import LOAD
 from lutterfly.golden.machine import dma
 from lutterfly.golden.machine.command_error import CommandError

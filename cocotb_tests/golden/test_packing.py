@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import BINARY_MAXIMUM, FPC, MAC, MAXIMUM, XNOR
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import BINARY_MAXIMUM, FPC, MAC, MAXIMUM, XNOR, EngineConfigs
 from lutterfly.golden.engines.engine import Engine
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.machine.packing import is_packed_legally, pack_windows, packs, written_span
 from lutterfly.golden.presets import PRESETS
 

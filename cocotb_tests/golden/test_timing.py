@@ -9,10 +9,9 @@ import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from lutterfly.golden.engines.add.specification import SUM
-from lutterfly.golden.engines.mac import specification as mac
+from lutterfly.golden.engines import SPECIFICATIONS, mac
+from lutterfly.golden.engines.add import SUM
 from lutterfly.golden.engines.specification import EngineSpecification
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.bus import burst_beats
 from lutterfly.golden.timing.depths import RESULT_WINDOWS, WORDS_AHEAD

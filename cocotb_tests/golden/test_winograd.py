@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.engines import WINOGRAD
-from lutterfly.golden.engines.winograd.specification import SPECIFICATION, winograd
+from lutterfly.golden.engines.winograd import SPECIFICATION, winograd
 from lutterfly.golden.numerics.winograd import (
     GROUP,
     INPUTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.engines.xnor.specification import agreeing
+from lutterfly.golden.engines.xnor import agreeing
 from lutterfly.golden.isa import LIST_COUNT_LSB, LIST_FIRE
 from lutterfly.golden.numerics import binary
 from lutterfly.golden.numerics.windows import step_counts

@@ -25,8 +25,7 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
-from lutterfly.golden.engines import MAC, MAXIMUM
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import MAC, MAXIMUM, EngineConfigs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response

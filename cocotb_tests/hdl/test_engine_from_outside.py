@@ -14,9 +14,8 @@ from cocotb_tests.support.quantised.graphs import GraphMaker
 from cocotb_tests.support.toys.toy_borrower import WEIGHTED, FirstElement, add_borrower
 from cocotb_tests.support.toys.toy_engine import MINIMUM, MinPool, add_toy
 from cocotb_tests.support.transports.cocotb_transport import start
-from lutterfly.golden.engines import ADD, FPC, MAC
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines import ADD, FPC, MAC, EngineConfigs
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import COMMAND_BYTES, COMPUTE
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi

@@ -17,8 +17,7 @@ from cocotb_tests.support.oracles.kept import PATIENT, kept
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from cocotb_tests.support.quantised.random_graphs import random_window
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import MAC, MAXIMUM
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import MAC, MAXIMUM, EngineConfigs
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS

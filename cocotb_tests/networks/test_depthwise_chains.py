@@ -11,7 +11,7 @@ from cocotb_tests.support.oracles.measured import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError
 from lutterfly.host.graph import Graph, Window

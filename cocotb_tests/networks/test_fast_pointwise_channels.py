@@ -12,7 +12,7 @@ from cocotb_tests.support.networks.butterflies import Network, random_finish, ra
 from cocotb_tests.support.oracles.exactness import assert_right
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify

@@ -19,9 +19,9 @@ from cocotb_tests.support.oracles.exactness import (
 )
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE, FPC, WINOGRAD
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.engines.winograd.configuration import WinogradConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
+from lutterfly.golden.engines.fpc import FpcConfig
+from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import describe, import_model

@@ -11,10 +11,9 @@ import pytest
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, ClusterConfig
-from lutterfly.golden.engines import ENGINES, MAC, MAXIMUM
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines import ENGINES, MAC, MAXIMUM, EngineConfigs
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.platforms import Platform
 from lutterfly.hdl.parts.verilog import to_verilog

@@ -1,26 +1,57 @@
-"""The engines: the one table of what there are. Standard library only. See ``docs/adding-an-engine.md``."""
+"""The engines: the one table of what there are, what they compute, and what a configuration says of them.
+
+See ``docs/adding-an-engine.md``.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .. import records
+from ..fields import Field
 from ..isa import COMPUTE, FORMATS, OPCODE_BITS, Format, Opcode
 from ..memories import SHARED_MEMORIES, LocalMemory
+from . import add, binary_maximum, depthwise, fpc, mac, maximum, multiply, winograd, xnor
 from .add import ADD
 from .binary_maximum import BINARY_MAXIMUM
 from .depthwise import DEPTHWISE
-from .engine import Engine
+from .engine import C, Engine, EngineConfig
 from .fpc import FPC
 from .mac import MAC
 from .maximum import MAXIMUM
 from .multiply import MULTIPLY
+from .specification import EngineSpecification
 from .winograd import WINOGRAD
 from .xnor import XNOR
 
-#: By their codes. An engine is one line here, one in :mod:`.specifications`, and one in ``hdl/engines/__init__.py``.
-ENGINES: dict[int, Engine[Any]] = {
-    engine: engine for engine in (MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY, WINOGRAD)
-}
+__all__ = [
+    "ADD",
+    "BINARY_MAXIMUM",
+    "DEPTHWISE",
+    "ENGINES",
+    "FPC",
+    "MAC",
+    "MAXIMUM",
+    "MULTIPLY",
+    "SPECIFICATIONS",
+    "WINOGRAD",
+    "XNOR",
+    "EngineConfigs",
+    "decode",
+    "find_engine",
+    "find_memory",
+    "format_of",
+    "specification_of",
+]
+
+#: An engine is one line here, and one in ``hdl/engines/__init__.py``.
+_MODULES = (mac, maximum, depthwise, xnor, fpc, add, binary_maximum, multiply, winograd)
+
+#: What each engine computes, by its code.
+SPECIFICATIONS: dict[int, EngineSpecification] = {one.SPECIFICATION.engine: one.SPECIFICATION for one in _MODULES}
+#: By their codes.
+ENGINES: dict[int, Engine[Any]] = {one.engine: one.engine for one in SPECIFICATIONS.values()}
 
 
 def find_engine(code: int) -> Engine[Any]:
@@ -68,3 +99,92 @@ def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
     """
     opcode = Opcode(command[0] & (1 << OPCODE_BITS) - 1)
     return opcode, format_of(opcode, COMPUTE.decode(command)["engine"]).decode(command)
+
+
+class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
+    """The engines that a core is built with, in the order of their codes, and what each of them is built with.
+
+    Parameters
+    ----------
+    configs : mapping of Engine to EngineConfig
+
+    Raises
+    ------
+    TypeError
+        If what an engine is given is not of its kind.
+    """
+
+    def __init__(self, configs: Mapping[Engine[Any], EngineConfig]):
+        for engine, own in configs.items():
+            if type(own) is not engine.configuration:
+                raise TypeError(f"{engine.name} must be built with {engine.configuration.__name__}, not {own!r}")
+        self._configs = {engine: configs[engine] for engine in sorted(configs)}
+
+    @classmethod
+    def of(cls, *engines: Engine[Any], **own: EngineConfig) -> EngineConfigs:
+        """Some engines, built with what is given by their names, or with what they have by default.
+
+        Raises
+        ------
+        ValueError
+            If another engine is named.
+        """
+        for name in own.keys() - {engine.name for engine in engines}:
+            raise ValueError(f"{name} must be one of the engines {', '.join(engine.name for engine in engines)}")
+        return cls({engine: own.get(engine.name, engine.configuration()) for engine in engines})
+
+    def having(self, engine: Engine[C], own: C) -> EngineConfigs:
+        """These with one engine more, or built in another way."""
+        return EngineConfigs({**self, engine: own})
+
+    def fields(self, engine: Engine[Any]) -> tuple[Field, ...]:
+        """The fields of an engine's own that its commands have, as it is built."""
+        absent = self[engine].absent_fields()
+        return tuple(field for field in engine.fields if field.name not in absent)
+
+    def without(self, *engines: Engine[Any]) -> EngineConfigs:
+        """These but for some."""
+        return EngineConfigs({engine: own for engine, own in self.items() if engine not in engines})
+
+    def __getitem__(self, engine: Engine[C]) -> C:
+        return self._configs[engine]  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator[Engine[Any]]:
+        return iter(self._configs)
+
+    def __len__(self) -> int:
+        return len(self._configs)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._configs.items()))
+
+    def __repr__(self) -> str:
+        return f"EngineConfigs({self._configs!r})"
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON: engines by name."""
+        return {engine.name: records.to_plain(own) for engine, own in self.items()}
+
+    @classmethod
+    def from_plain(cls, plain: Any, name: str) -> EngineConfigs:
+        """Read what :meth:`to_plain` wrote; ``name`` is for messages.
+
+        Raises
+        ------
+        ValueError
+            If an engine is not known, or what it is built with is wrong.
+        """
+        known = {engine.name: engine for engine in ENGINES.values()}
+        if not isinstance(plain, dict):
+            raise records.wrong(name, f"an object with engines of {', '.join(known)}", plain)
+        for key in plain:
+            if key not in known:
+                raise ValueError(f"{name} must have no engines but {', '.join(known)}, and has {records.brief(key)}")
+        return cls(
+            {known[key]: records.read(known[key].configuration, own, f"{name}.{key}") for key, own in plain.items()}
+        )
+
+
+def specification_of(code: int) -> EngineSpecification:
+    """What the engine with a code computes; ValueError if there is none."""
+    return SPECIFICATIONS[find_engine(code)]

@@ -1,4 +1,4 @@
-"""What the instruction set and the configuration have to know of an engine. Standard library only."""
+"""What the instruction set and the configuration have to know of an engine."""
 
 from __future__ import annotations
 

@@ -6,16 +6,183 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..config import Config
+from ..elements import NARROW_BITS
 from ..memories import LocalMemory
+from ..numerics.requant import requantise
 from .engine import Engine
-from .finish import REQUANTISE, Finish
-from .issue import ANY_ISSUE, Issue
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+# What the issue stage has to know of an engine: its steps, words and weight words.
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherResults:
+    """Results of a window beside its first one: each as many lanes, and in the same tile.
+
+    Attributes
+    ----------
+    count, pitch : str
+        The fields of the engine's commands that say how many there are, and how far apart results are, in bytes.
+    most : callable
+        Configuration to how many there are at most.
+    """
+
+    count: str
+    pitch: str
+    most: Callable[[Config], int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Issue:
+    """How the windows of an engine are issued.
+
+    Attributes
+    ----------
+    weight_words : str or None
+        The field that says how many weight words a tile has; so many last steps of a window take one each. None if the
+        engine takes no weights.
+    read_steps : callable or None
+        Command and configuration to the steps of a window, the first ones and at least one, that read their word; the
+        words of the others count as null whatever stands at their addresses. In expressions that mean the same for
+        NumPy integers and for Amaranth values. None for all.
+    masks_words : bool
+        Step lists say how many bytes of a word count.
+    has_streams : bool
+        The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
+        sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
+    is_burst : bool
+        The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
+        ``latency`` after the first word. Commands wait for every earlier result.
+    further : FurtherResults or None
+        None if a window has one result, or those of a burst, which lie side by side. The results of a window come one
+        after the other, in successive cycles.
+    fields : tuple of str
+        Fields of the engine's commands that the hardware wants to know with every step.
+    """
+
+    weight_words: str | None = None
+    read_steps: Callable[[Any, Config], Any] | None = None
+    masks_words: bool = False
+    has_streams: bool = False
+    is_burst: bool = False
+    further: FurtherResults | None = None
+    fields: tuple[str, ...] = ()
+
+    def steps_read(self, command: Mapping[str, int], config: Config) -> int:
+        """The steps of a window that read their word."""
+        return command["steps"] if self.read_steps is None else int(self.read_steps(command, config))
+
+    def tile_weight_words(self, command: Mapping[str, int]) -> int:
+        """Weight words of a tile."""
+        return 0 if self.weight_words is None else command[self.weight_words]
+
+    def most_further(self, config: Config) -> int:
+        """Results of a window beside its first one at most."""
+        return 0 if self.further is None else self.further.most(config)
+
+    def results(self, command: Mapping[str, int]) -> int:
+        """Results of a window, those of a burst as one."""
+        return 1 if self.further is None else 1 + command.get(self.further.count, 0)
+
+    def result_offsets(self, command: Mapping[str, int]) -> list[int]:
+        """Where the results of a window lie, in bytes from its first one on."""
+        if self.further is None:
+            return [0]
+        return [number * command.get(self.further.pitch, 0) for number in range(self.results(command))]
+
+
+def comes_too_early(steps: Any, further: Any) -> Any:
+    """Whether a command's first result could come among those of the command before it, of the same engine.
+
+    Windows follow one another without a gap, also those of two commands: the first result of a window of ``steps``
+    steps comes so many cycles after the first one of the window before, which has ``further`` results more, one in each
+    cycle. In expressions that mean the same for integers and for Amaranth values.
+    """
+    return steps <= further
+
+
+#: Words only, one each step, as of a pooling.
+ANY_ISSUE = Issue()
+
+
+# What makes codes of the totals of an engine: its finishes, of which each command chooses one.
+
+#: Cycles from the addends of all finishes to the choice between them.
+CHOICE_LATENCY = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finish:
+    """One way from totals to codes.
+
+    There are three kinds. ``REQUANTISE`` is what every core has. Another one may give the requantiser *addends* of its
+    own, in place of accumulator and bias. A *whole* finish makes the codes itself, of all lanes of a result at a time,
+    without requantiser and tables.
+
+    Attributes
+    ----------
+    name : str
+        In lower case, as it stands in the names of signals.
+    codes : callable
+        The twin: totals of a tile's windows (int32[..., lanes] or int64[..., lanes]), parameters and command to
+        int8[..., lanes]. Parameters are uint64[lanes], of a whole finish biases int16[lanes].
+    chosen : callable or None
+        Fields of the engine's commands to one bit: whether a command wants it, in an expression that means the same for
+        NumPy integers and for Amaranth values. None: every command that chooses no other.
+    is_whole : bool
+        Its totals are of ``NARROW_BITS`` bits, and so are its biases.
+    addends_latency : int or None
+        Cycles in which the hardware makes its addends of totals; None if it has none of its own.
+    fields : tuple of str
+        Fields of the engine's commands that the hardware wants to know with each group of results.
+    """
+
+    name: str
+    codes: Callable[[npt.NDArray[Any], npt.NDArray[Any], Mapping[str, int]], npt.NDArray[np.int8]]
+    chosen: Callable[[Any], Any] | None = None
+    is_whole: bool = False
+    addends_latency: int | None = None
+    fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.is_whole and self.addends_latency is not None:
+            raise ValueError(f"the finish {self.name} must be whole or have addends, not both")
+
+    @property
+    def has_hardware(self) -> bool:
+        """Whether it needs more than the requantiser."""
+        return self.is_whole or self.addends_latency is not None
+
+    def at_once(self, config: Config) -> int:
+        """Lanes of a group: results that are finished in one cycle, with one word of parameters."""
+        return config.array.lanes if self.is_whole else config.array.requant_lanes
+
+    def is_built(self, config: Config) -> bool:
+        """Whether a configuration can have it: a word of parameters holds a bias for each lane of a whole finish."""
+        return not self.is_whole or config.array.lanes * NARROW_BITS // 8 <= config.parameter_word_bytes
+
+
+def _requantise(
+    totals: npt.NDArray[Any], parameters: npt.NDArray[Any], command: Mapping[str, int]
+) -> npt.NDArray[np.int8]:
+    return requantise(totals, parameters, *clamp_of(command))
+
+
+def clamp_of(command: Mapping[str, int]) -> tuple[int, int, int]:
+    """Zero point and limits of a command's codes."""
+    return command["zero_point"], command["low"], command["high"]
+
+
+#: Accumulator and bias are added, scaled and rounded.
+REQUANTISE = Finish(name="requantise", codes=_requantise)
+
 
 Bool = npt.NDArray[np.bool_]
 UInt8 = npt.NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""The twin of the hardware that carries out a host's requests: bytes in, bytes out. Standard library only."""
+"""The twin of the hardware that carries out a host's requests: bytes in, bytes out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Frames of the link: a header, data and a CRC-32, encoded without zeros, and a zero after them.
 
 Little-endian: ``sequence`` (2 bytes), ``operation`` (1), ``status`` (1, zero in requests), ``address`` (4), ``length``
-(4), the data, and zlib's CRC-32 of all that (4). Standard library only.
+(4), the data, and zlib's CRC-32 of all that (4).
 """
 
 from __future__ import annotations

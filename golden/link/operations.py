@@ -1,4 +1,4 @@
-"""What a host can ask of a board, and what the board answers: codes and their meaning. Standard library only."""
+"""What a host can ask of a board, and what the board answers: codes and their meaning."""
 
 from __future__ import annotations
 

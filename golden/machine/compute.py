@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config import Config
+from ..engines import specification_of
 from ..engines.specification import TileWindows
-from ..engines.specifications import specification
 from ..isa import TABLE_BYTES
 from ..memories import LocalMemory
 from ..numerics import windows
@@ -35,7 +35,7 @@ def check_fields(command: Command, config: Config) -> None:
     CommandError
         ILLEGAL_FIELD.
     """
-    engine = specification(command["engine"])
+    engine = specification_of(command["engine"])
     counts = ("outer", "middle", "inner", "steps", "lanes", "last_lanes")
     if (
         any(command[name] == 0 for name in counts)
@@ -112,7 +112,7 @@ def compute_results(
     """
     size = config.memory.feature_bytes
     entries = memories[LocalMemory.LIST].view(np.uint32)
-    if not windows.is_framed(command, entries, has_streams=specification(command["engine"]).issue.has_streams):
+    if not windows.is_framed(command, entries, has_streams=specification_of(command["engine"]).issue.has_streams):
         raise CommandError(ErrorCode.WATCHDOG, Unit.FETCH)
     offsets = windows.step_offsets(command, entries, feature_bytes=size)
     bases = windows.loop_addresses(command, "source")
@@ -149,7 +149,7 @@ def _piece_bytes(command: Command, config: Config) -> int:
     """Bytes that are written at a time."""
     if command["packed"]:
         return 1 if shares_bytes(config) else config.array.columns // 8
-    is_whole = specification(command["engine"]).finish_of(command).is_whole
+    is_whole = specification_of(command["engine"]).finish_of(command).is_whole
     return config.array.lanes if is_whole else config.array.columns
 
 
@@ -159,7 +159,7 @@ def _tile_results(
     """Engine, finish and table for the windows of one tile: int8[..., results, lanes]."""
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
     parameters = _tile_parameters(command, tile, lanes, memories, config)
-    engine = specification(command["engine"])
+    engine = specification_of(command["engine"])
     weights = _tile_weights(command, tile, engine.issue.tile_weight_words(command), memories, config)
     totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
     if engine.issue.further is None:
@@ -186,7 +186,7 @@ def _tile_parameters(
     command: Command, tile: int, lanes: int, memories: Memories, config: Config
 ) -> npt.NDArray[np.uint64 | np.int16]:
     """The parameters of a tile's lanes, uint64[lanes]; of a whole finish int16[lanes]."""
-    finish = specification(command["engine"]).finish_of(command)
+    finish = specification_of(command["engine"]).finish_of(command)
     width = finish.at_once(config)
     groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)
     words = (

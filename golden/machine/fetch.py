@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config import Config
-from ..engines.specifications import specification
+from ..engines import specification_of
 from ..numerics import windows
 from ..units import ErrorCode, Unit
 from .command_error import CommandError
@@ -63,7 +63,7 @@ class Fetch:
         self.lane = np.arange(config.array.lanes)
         self.rng = rng
         self.early = early
-        self.reads = np.arange(len(offsets)) < specification(command["engine"]).issue.steps_read(command, config)
+        self.reads = np.arange(len(offsets)) < specification_of(command["engine"]).issue.steps_read(command, config)
         starts = (windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE
         starts, reads = (
             windows.in_issue_order(command, of_steps, axis=2)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config import Config
-from ..engines.specifications import specification
+from ..engines import specification_of
 from ..numerics import windows
 from ..timing.landing import Issued, Timeline
 from .packing import written_span
@@ -23,7 +23,7 @@ _LATE = np.iinfo(np.int64).max
 
 def window_spans(command: Mapping[str, int], config: Config) -> Iterator[tuple[Int64, int]]:
     """Where each result of a tile's windows is written first, and how many bytes of it, tile by tile."""
-    offsets = specification(command["engine"]).issue.result_offsets(command)
+    offsets = specification_of(command["engine"]).issue.result_offsets(command)
     destinations = windows.loop_addresses(command, "destination")[..., None] + np.array(offsets)
     for tile, results in enumerate(windows.lane_counts(command)):
         first, count = written_span(command, tile, int(results), config)

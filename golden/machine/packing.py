@@ -14,9 +14,8 @@ import numpy.typing as npt
 
 from ..config import Config
 from ..elements import BINARY_BITS, run_bytes
-from ..engines import find_engine
+from ..engines import find_engine, specification_of
 from ..engines.specification import as_numpy
-from ..engines.specifications import specification
 
 Int8 = npt.NDArray[np.int8]
 UInt8 = npt.NDArray[np.uint8]
@@ -26,7 +25,7 @@ _BYTE_BITS = 8
 
 def packs(config: Config) -> bool:
     """Whether the hardware of a configuration can pack results: if one of its engines takes binary values."""
-    return any(specification(code).is_binary for code in config.engines)
+    return any(specification_of(code).is_binary for code in config.engines)
 
 
 def shares_bytes(config: Config) -> bool:

@@ -1,4 +1,4 @@
-"""The outline: what the compiler has decided and commands do not say, for reports. Standard library only."""
+"""The outline: what the compiler has decided and commands do not say, for reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler predicts of a layer. Standard library only."""
+"""What the compiler predicts of a layer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The program: the compiler's output for driver and golden machine, and its file format.
 
 A program addresses one *arena* of external memory by offsets from its start: commands, constants, inputs, outputs and
-spilled tensors. Standard library only.
+spilled tensors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What must hold for every program, whoever wrote its file: addresses within the arena, consistent sizes.
 
 The accelerator checks the commands themselves: it stops with an error that names the first wrong one.
-Standard library only.
 """
 
 from __future__ import annotations

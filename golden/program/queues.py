@@ -1,4 +1,4 @@
-"""The commands of a core, by queue and run. Standard library only."""
+"""The commands of a core, by queue and run."""
 
 from __future__ import annotations
 

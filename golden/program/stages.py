@@ -1,7 +1,7 @@
 """The prologue in stages: constants in windows, for an arena that does not hold all of them at once.
 
 The constants of a prologue are read once. So a window of them may lie where an inference has its tensors and commands
-later, and the next window in the same place. Standard library only.
+later, and the next window in the same place.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tensors of a program: those that pass between host and accelerator, and those that verification compares.
-
-Standard library only.
-"""
+"""Tensors of a program: those that pass between host and accelerator, and those that verification compares."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..config import Config
-from ..engines.specifications import specification
+from ..engines import specification_of
 
 #: Results of windows that the result FIFO holds at least.
 RESULT_WINDOWS = 8
@@ -11,13 +11,13 @@ RESULT_WINDOWS = 8
 
 def window_results(config: Config, code: int) -> int:
     """Results, each of as many lanes as the array has, that a window of an engine has at most."""
-    engine = specification(code)
+    engine = specification_of(code)
     return max(-(-engine.most_results(config) // config.array.lanes), 1 + engine.issue.most_further(config))
 
 
 def burst_results(config: Config) -> int:
     """Results that a burst has at most; 1 if there are no bursts."""
-    return max(window_results(config, code) if specification(code).issue.is_burst else 1 for code in config.engines)
+    return max(window_results(config, code) if specification_of(code).issue.is_burst else 1 for code in config.engines)
 
 
 def result_windows(config: Config) -> int:
@@ -30,7 +30,7 @@ def result_windows(config: Config) -> int:
 def backlog_limit(config: Config, code: int) -> int:
     """A window of an engine is held back while the results before it take more cycles than this: each of them takes at
     least one, and there must be room for its own."""
-    places = result_windows(config) if specification(code).issue.is_burst else RESULT_WINDOWS
+    places = result_windows(config) if specification_of(code).issue.is_burst else RESULT_WINDOWS
     return places - window_results(config, code)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from ..config import Config
-from ..engines.finish import REQUANTISE, Finish
-from ..engines.specifications import specification
+from ..engines import specification_of
+from ..engines.specification import REQUANTISE, Finish
 
 
 def result_groups(config: Config, lanes: int, finish: Finish = REQUANTISE) -> int:
@@ -35,7 +35,7 @@ def command_parts(fields: Mapping[str, int], config: Config) -> Iterator[tuple[l
             for count, tiles in ((full, fields["outer"] - 1), (last, 1))
             if tiles
         ]
-    spec = specification(fields["engine"])
+    spec = specification_of(fields["engine"])
     finish, results = spec.finish_of(fields), spec.issue.results(fields)
     for row, lanes, rounds in found:
         groups = [results * result_groups(config, count, finish) for count in lanes]

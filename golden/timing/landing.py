@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ..config import Config
-from ..engines.issue import comes_too_early
-from ..engines.specifications import specification
+from ..engines import specification_of
+from ..engines.specification import comes_too_early
 from .depths import backlog_limit
 from .issue import command_parts, issue_rounds
 from .latencies import finish_latency, landing_latency
@@ -28,7 +28,7 @@ def lead(config: Config, command: Mapping[str, int], before: Mapping[str, int], 
     """
     if after:
         return 0
-    issue = specification(command["engine"]).issue
+    issue = specification_of(command["engine"]).issue
     changes = command["engine"] != before["engine"] or issue.is_burst
     if changes or comes_too_early(command["steps"], issue.results(before) - 1):
         return finish_latency(config) if config.hands_over else 0
@@ -138,7 +138,7 @@ class Timeline:
             if ahead is not None:
                 # By then the result FIFO has given all that it had.
                 begin, backlog = max(begin, self.before.landed - ahead), 0
-        is_burst = specification(command["engine"]).issue.is_burst
+        is_burst = specification_of(command["engine"]).issue.is_burst
         latency, limit = landing_latency(self.config, command), backlog_limit(self.config, command["engine"])
         now, number, begins = begin, 0, True
         rounds: list[_Rounds] = []

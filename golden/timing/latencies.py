@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..config import Config
-from ..engines.finish import CHOICE_LATENCY
-from ..engines.specifications import specification
+from ..engines import specification_of
+from ..engines.specification import CHOICE_LATENCY
 from .depths import result_windows
 from .issue import result_groups
 
@@ -36,7 +36,7 @@ WRITE_LATENCY = 2
 
 def addends_latency(config: Config) -> int:
     """Cycles in which totals become the addends of the requantiser: those of the slowest finish, for all."""
-    finishes = [finish for code in config.engines for finish in specification(code).finishes]
+    finishes = [finish for code in config.engines for finish in specification_of(code).finishes]
     latencies = [finish.addends_latency for finish in finishes if finish.addends_latency is not None]
     return max(latencies) + CHOICE_LATENCY if latencies else 0
 
@@ -68,4 +68,4 @@ def landing_latency(config: Config, command: Mapping[str, int]) -> int:
 
     For a window of one group, when nothing waits for the requantiser.
     """
-    return FETCH_LATENCY + specification(command["engine"]).latency(config, command) + finish_latency(config)
+    return FETCH_LATENCY + specification_of(command["engine"]).latency(config, command) + finish_latency(config)

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.engines.fpc.specification import ROUND_LATENCY
+from ...golden.engines.fpc import ROUND_LATENCY
 from ...golden.numerics.butterfly import Density, lane_exchange
 from ...golden.numerics.fpc_layer import FRACTION_BITS, VALUE_BITS
 from ..parts.device import MULTIPLIER_LATENCY, MultiplierColumns

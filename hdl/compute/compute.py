@@ -10,8 +10,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
+from ...golden.engines import specification_of
 from ...golden.engines.engine import Engine
-from ...golden.engines.specifications import specification
 from ...golden.memories import LocalMemory
 from ..dma.local_write import local_write_layout
 from ..engines import COMPONENTS
@@ -215,7 +215,7 @@ class Compute(wiring.Component):
     def _select(self, m: Module, windows: Windows, engine: EngineComponent) -> None:
         """Select an engine long before its first word, and until others begin, which wait for it."""
         for code in engine.latencies:
-            name = specification(code).name
+            name = specification_of(code).name
             selected = Signal(name=f"selected_{name}")
             with m.If(windows.engine_valid):
                 m.d.sync += selected.eq(windows.engine == code)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from amaranth.hdl import Cat, Module, Signal
 
 from ...golden.elements import NARROW_BITS
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
 from ..engines.engine import EngineComponent
 from ..memories.feature_memory import WRITE_LATENCY
 from ..parts.assertions import Assertions
@@ -31,7 +31,7 @@ def check_engines(m: Module, checks: Assertions, engines: Sequence[EngineCompone
     with m.If(halt):
         m.d.sync += halted.eq(1)
     for engine in engines:
-        if any(specification(code).issue.is_burst for code in engine.latencies):
+        if any(specification_of(code).issue.is_burst for code in engine.latencies):
             inside = Signal()
             with m.If(engine.step.valid):
                 m.d.sync += inside.eq(~engine.step.fire)

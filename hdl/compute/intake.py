@@ -9,9 +9,8 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines.issue import comes_too_early
-from ...golden.engines.specification import leaves_nothing_out
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
+from ...golden.engines.specification import comes_too_early, leaves_nothing_out
 from ...golden.machine.packing import packing_conditions
 from ..engines.fields import most_further
 from ..parts.isa import EngineCommand, command_shape
@@ -24,7 +23,7 @@ _COMMAND = command_shape(isa.COMPUTE)
 
 def is_burst(engine: Value, config: Config) -> Value:
     """Whether the steps of an engine's windows come one after the other, as one bit."""
-    engines = [code for code in config.engines if specification(code).issue.is_burst]
+    engines = [code for code in config.engines if specification_of(code).issue.is_burst]
     return reduce(or_, (engine == code for code in engines), Const(0))
 
 
@@ -60,7 +59,7 @@ class Intake(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        self.engines = [specification(code) for code in config.engines]
+        self.engines = [specification_of(code) for code in config.engines]
         super().__init__(
             {
                 "command": In(stream.Signature(_COMMAND)),

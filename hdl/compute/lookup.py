@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
 from ...golden.units import ErrorCode, Unit
 from ..engines.engine import step_layout
 from ..engines.fields import step_fields, take_fields
@@ -81,7 +81,7 @@ class Lookup(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.offset_bits = ceil_log2(config.memory.feature_bytes)
-        self.engines = [specification(code) for code in config.engines]
+        self.engines = [specification_of(code) for code in config.engines]
         super().__init__(
             {
                 "issue": In(1),

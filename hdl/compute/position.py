@@ -8,7 +8,7 @@ from amaranth.lib import data
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
 from ..parts.isa import EngineCommand, field_shape
 
 __all__ = ["Position", "begin", "follow"]
@@ -49,6 +49,6 @@ def _takes_weight(command: data.View, steps: Value, config: Config) -> Value:
         (command.engine != engine) | (steps <= EngineCommand(command, engine)[words])
         for engine in config.engines
         # As many as there are steps: all of them.
-        if (words := specification(engine).issue.weight_words) not in (None, "steps")
+        if (words := specification_of(engine).issue.weight_words) not in (None, "steps")
     ]
     return reduce(and_, conditions) if conditions else Const(1)

@@ -11,8 +11,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
 from ...golden.engines import ADD
-from ...golden.engines.add.memory import ENTRIES, ENTRY_BITS
-from ...golden.engines.add.specification import SUM
+from ...golden.engines.add import ENTRIES, ENTRY_BITS, SUM
 from ..parts.device import Ram
 from ..parts.pipeline import delay
 from .engine import ACCUMULATOR_BITS

@@ -8,8 +8,8 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
+from ...golden.engines import specification_of
 from ...golden.engines.engine import Engine
-from ...golden.engines.specifications import specification
 from ...golden.memories import LocalMemory
 from .fields import step_fields
 from .finish import FinishComponent
@@ -45,9 +45,8 @@ def step_layout(config: Config, codes: Iterable[int], flags: Iterable[str] = ())
     """The step of a component that stands for these codes: a :class:`Step`, its flags, the bytes of its word that count
     (``keeps``, a bit each) if one of its engines asks for them, the engines' own ``fields``."""
     codes = list(codes)
-    keeps = (
-        {"keeps": unsigned(config.array.lanes)} if any(specification(code).issue.masks_words for code in codes) else {}
-    )
+    masks_words = any(specification_of(code).issue.masks_words for code in codes)
+    keeps = {"keeps": unsigned(config.array.lanes)} if masks_words else {}
     own = {**dict.fromkeys(flags, unsigned(1)), **keeps, **step_fields(config, codes)}
     return data.StructLayout({**data.Layout.cast(Step).members, **own})
 
@@ -66,14 +65,14 @@ def engine_members(config: Config, codes: Iterable[int], flags: Iterable[str] = 
     return {
         "step": In(step_layout(config, codes, flags)),
         "word": In(8 * config.array.lanes),
-        "selected": In(data.StructLayout({specification(code).name: unsigned(1) for code in codes})),
+        "selected": In(data.StructLayout({specification_of(code).name: unsigned(1) for code in codes})),
         "result": Out(result_layout(config)),
     }
 
 
 def component_name(component: "EngineComponent") -> str:
     """A component in the names of modules and signals: the engines that it stands for."""
-    return "_".join(specification(code).name for code in component.latencies)
+    return "_".join(specification_of(code).name for code in component.latencies)
 
 
 class EngineComponent(wiring.Component):

@@ -6,8 +6,8 @@ from amaranth.hdl import Const, Mux, Value
 from amaranth.lib import data
 
 from ...golden.config import Config
+from ...golden.engines import SPECIFICATIONS, specification_of
 from ...golden.engines.engine import Engine
-from ...golden.engines.specifications import SPECIFICATIONS, specification
 from ..parts.isa import EngineCommand, field_shape
 
 __all__ = ["finish_fields", "further_pitch", "further_results", "most_further", "step_fields", "take_fields"]
@@ -17,7 +17,7 @@ def step_fields(config: Config, codes: Iterable[int]) -> dict[str, data.StructLa
     """The member ``fields`` of a step: by the names of engines what :attr:`.Issue.fields` of these engines name and the
     configuration has; no member where there is nothing."""
     wanted = {}
-    for one in map(specification, codes):
+    for one in map(specification_of, codes):
         absent = config.engines[one.engine].absent_fields()
         wanted[one.engine] = [name for name in one.issue.fields if name not in absent]
     return _member(wanted)
@@ -25,7 +25,7 @@ def step_fields(config: Config, codes: Iterable[int]) -> dict[str, data.StructLa
 
 def finish_fields(codes: Iterable[int]) -> dict[str, data.StructLayout]:
     """The member ``fields`` of a group of results: what the finishes of these engines name."""
-    engines = map(specification, codes)
+    engines = map(specification_of, codes)
     return _member({one.engine: [name for finish in one.finishes for name in finish.fields] for one in engines})
 
 
@@ -53,7 +53,7 @@ def take_fields(target: data.View, source: data.View) -> list:
 
 def most_further(config: Config) -> int:
     """How many a window has at most, of any engine."""
-    return max(specification(code).issue.most_further(config) for code in config.engines)
+    return max(specification_of(code).issue.most_further(config) for code in config.engines)
 
 
 def further_results(command: data.View, config: Config) -> Value:
@@ -70,7 +70,7 @@ def _of_engine(command: data.View, config: Config, name) -> Value:
     """The field of that name, of whichever engine a command is for."""
     value: Value = Const(0)
     for code in config.engines:
-        further = specification(code).issue.further
+        further = specification_of(code).issue.further
         if further is not None and further.most(config):
             own = EngineCommand(command, code)[name(further)]
             value = Mux(command.engine == code, own, value)

@@ -11,9 +11,8 @@ from amaranth.lib import data, wiring
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.elements import NARROW_BITS
-from ...golden.engines.finish import Finish
-from ...golden.engines.specification import EngineSpecification
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
+from ...golden.engines.specification import EngineSpecification, Finish
 from ...golden.memories import LocalMemory
 from ...golden.numerics import requant
 from ..parts.isa import EngineCommand, field_shape
@@ -41,7 +40,7 @@ _CODES = ("zero_point", "low", "high")
 
 def built_finishes(config: Config) -> Iterator[tuple[EngineSpecification, Finish]]:
     """The finishes of a configuration that have hardware of their own, each with its engine."""
-    for one in map(specification, config.engines):
+    for one in map(specification_of, config.engines):
         for finish in one.finishes:
             if finish.has_hardware and finish.is_built(config):
                 yield one, finish

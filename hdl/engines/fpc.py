@@ -10,8 +10,7 @@ from amaranth.lib.wiring import Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
-from ...golden.engines import FPC
-from ...golden.engines.specifications import specification
+from ...golden.engines import FPC, specification_of
 from ..butterfly.butterfly import Butterfly
 from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
@@ -56,7 +55,7 @@ class FastPointwise(EngineComponent):
         self.own = config.engines[FPC]
         self.has_own_columns = bool(self.own.own_columns(config.array))
         self.lanes = config.array.lanes
-        self.borrowed_columns = specification(FPC).borrowed_columns(config)
+        self.borrowed_columns = specification_of(FPC).borrowed_columns(config)
         self.butterfly = Butterfly(self.own.pattern, lanes=self.lanes, borrowed=self.borrowed_columns)
         self.latencies = {FPC: _INTAKE_LATENCY + self.butterfly.latency}
         times = [_INTAKE_LATENCY + time for time in self.butterfly.weight_times]

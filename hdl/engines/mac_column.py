@@ -41,7 +41,7 @@ class MacColumn(wiring.Component):
     :class:`~lutterfly.hdl.winograd.totals.WinogradTotals`.
 
     A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
-    :func:`lutterfly.golden.engines.mac.specification.accumulate`.
+    :func:`lutterfly.golden.engines.mac.accumulate`.
 
     Parameters
     ----------

@@ -17,8 +17,8 @@ __all__ = ["Maximum"]
 class Maximum(EngineComponent):
     """Keep the greatest byte of each lane, one word per cycle, with a latency of two cycles: take the word, compare.
 
-    Bit-exact with the twin in ``golden/engines/maximum/``; with BINARY_MAXIMUM it can keep the greatest of each bit, as
-    the one in ``golden/engines/binary_maximum/``.
+    Bit-exact with the twin in ``golden/engines/maximum.py``; with BINARY_MAXIMUM it can keep the greatest of each bit,
+    as the one in ``golden/engines/binary_maximum.py``.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
 from ..parts.assertions import Assertions
 from ..parts.device import MultiplierColumns
 from ..parts.platforms import platform_of
@@ -33,12 +33,12 @@ __all__ = [
 
 def borrowed_columns(config: Config) -> int:
     """Columns of the array, the first ones, whose multipliers other engines of the configuration borrow."""
-    return max(specification(code).borrowed_columns(config) for code in config.engines)
+    return max(specification_of(code).borrowed_columns(config) for code in config.engines)
 
 
 def weighed_columns(config: Config) -> int:
     """Those of them, the first ones, to which an engine may give weights of its own."""
-    given = [specification(code) for code in config.engines]
+    given = [specification_of(code) for code in config.engines]
     return max((one.borrowed_columns(config) for one in given if one.brings_weights), default=0)
 
 

@@ -7,9 +7,8 @@ from amaranth.lib import data
 
 from ...golden.config import Config
 from ...golden.elements import DIFFERENCE_BITS
-from ...golden.engines import MULTIPLY
-from ...golden.engines.multiply.specification import SPREAD_LATENCY
-from ...golden.engines.specifications import specification
+from ...golden.engines import MULTIPLY, specification_of
+from ...golden.engines.multiply import SPREAD_LATENCY
 from ...golden.numerics.multiplication import PRODUCT_FRACTION_BITS
 from ..parts.pipeline import delay, spread
 from .engine import SELECT_LATENCY, EngineComponent, engine_members
@@ -43,8 +42,8 @@ class Multiply(EngineComponent):
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.lanes
-        self.latencies = {MULTIPLY: specification(MULTIPLY).latency(config, {})}
-        multipliers = borrower_members(specification(MULTIPLY).borrowed_columns(config), self.lanes, is_weighed=True)
+        self.latencies = {MULTIPLY: specification_of(MULTIPLY).latency(config, {})}
+        multipliers = borrower_members(specification_of(MULTIPLY).borrowed_columns(config), self.lanes, is_weighed=True)
         super().__init__({**engine_members(config, self.latencies), **multipliers})
 
     def elaborate(self, platform) -> Module:

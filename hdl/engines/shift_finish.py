@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.engines import FPC
-from ...golden.engines.fpc.specification import SHIFT
+from ...golden.engines.fpc import SHIFT
 from ...golden.numerics.fpc_layer import MOST_FINISH_SHIFT
 from ..parts.pipeline import delay, spread
 from .finish import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
@@ -45,7 +45,7 @@ class ShiftFinish(WholeFinishComponent):
     Members
     -------
     settings, values, biases, codes
-        See :class:`.finish.WholeFinishComponent`. ``low`` is at most ``high``.
+        See :class:`.specification.WholeFinishComponent`. ``low`` is at most ``high``.
     """
 
     finish: ClassVar = SHIFT

@@ -7,7 +7,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.engines.specifications import specification
+from ...golden.engines import specification_of
 from ...golden.memories import PARAMETER_BYTES
 from ...golden.units import ErrorCode, Unit
 from ..engines import COMPONENTS
@@ -64,7 +64,7 @@ class Results(wiring.Component):
 
     def __init__(self, config: Config):
         for code in config.engines:
-            one = specification(code)
+            one = specification_of(code)
             if not COMPONENTS[code].is_narrow and (
                 one.issue.is_burst or any(finish.is_whole for finish in one.finishes)
             ):

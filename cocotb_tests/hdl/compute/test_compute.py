@@ -16,10 +16,9 @@ from cocotb_tests.support.benches.streams import send
 from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, WINOGRAD
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
-from lutterfly.golden.engines.winograd.configuration import WinogradConfig
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, WINOGRAD, EngineConfigs
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
+from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute

@@ -17,8 +17,7 @@ from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import find_engine
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import SPECIFICATIONS, find_engine
 from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.machine.compute import check_fields
 from lutterfly.golden.presets import PRESETS

@@ -21,10 +21,9 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import DEPTHWISE
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines import DEPTHWISE, SPECIFICATIONS
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.specification import EngineSpecification
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.machine.compute import compute_results, write_results
 from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.memories import LocalMemory

@@ -15,8 +15,7 @@ from cocotb_tests.support.benches.streams import pack, unpack
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import find_engine
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import SPECIFICATIONS, find_engine
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit

@@ -18,11 +18,21 @@ from cocotb_tests.support.sweeps import sweep
 from cocotb_tests.support.toys.toy_borrower import WEIGHTED, add_borrower
 from cocotb_tests.support.toys.toy_engine import MINIMUM, add_toy
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, WINOGRAD, XNOR
+from lutterfly.golden.engines import (
+    ADD,
+    BINARY_MAXIMUM,
+    DEPTHWISE,
+    FPC,
+    MAC,
+    MAXIMUM,
+    MULTIPLY,
+    SPECIFICATIONS,
+    WINOGRAD,
+    XNOR,
+)
 from lutterfly.golden.engines.engine import Engine, EngineConfig
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
-from lutterfly.golden.engines.winograd.configuration import WinogradConfig
+from lutterfly.golden.engines.fpc import FpcConfig
+from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.parts.verilog import to_verilog

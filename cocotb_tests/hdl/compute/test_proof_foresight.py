@@ -24,7 +24,7 @@ from cocotb_tests.support.proofs.prove import ProofError, prove
 from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.engines import specification_of
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import LOOKAHEAD, RESULT_WINDOWS, backlog_limit, burst_results, window_results
 from lutterfly.hdl.compute import foresight
@@ -44,8 +44,8 @@ CONFIGS = {"tiny": PRESETS["tiny"], **BURST_CONFIGS, **CHAIN_CONFIGS}
 
 #: Windows of several results: those of bursts, and others.
 KINDS = {
-    "burst": lambda code, config: specification(code).issue.is_burst,
-    "several": lambda code, config: specification(code).issue.most_further(config) > 0,
+    "burst": lambda code, config: specification_of(code).issue.is_burst,
+    "several": lambda code, config: specification_of(code).issue.most_further(config) > 0,
 }
 _STATE = ("begins", "is_burst", "was_burst", "is_several", "was_several")
 

@@ -15,8 +15,7 @@ from cocotb_tests.support.benches.streams import pack, send, unpack
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, SPECIFICATIONS, XNOR
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS

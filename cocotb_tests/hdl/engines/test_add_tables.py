@@ -13,7 +13,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.engines import ADD
-from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
+from lutterfly.golden.engines.add import ENTRIES, ENTRY_BITS
 from lutterfly.golden.numerics.addition import add_words
 from lutterfly.golden.numerics.requant import SUM_BITS
 from lutterfly.golden.presets import PRESETS

@@ -17,11 +17,10 @@ from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.double_clock import start_clocks
 from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.specification import depthwise
-from lutterfly.golden.engines.mac.specification import mac
-from lutterfly.golden.engines.xnor.specification import agreeing
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR, EngineConfigs
+from lutterfly.golden.engines.depthwise import depthwise
+from lutterfly.golden.engines.mac import mac
+from lutterfly.golden.engines.xnor import agreeing
 from lutterfly.golden.numerics.winograd import INPUTS, TAPS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY

@@ -15,7 +15,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import MAC
-from lutterfly.golden.engines.winograd.specification import winograd
+from lutterfly.golden.engines.winograd import winograd
 from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.agreement import UNCOUNTED_DELAY

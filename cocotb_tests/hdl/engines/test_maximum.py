@@ -13,10 +13,9 @@ import pytest
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, find_engine
-from lutterfly.golden.engines.binary_maximum.specification import binary_maximum
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.maximum.specification import maximum
+from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, EngineConfigs, find_engine
+from lutterfly.golden.engines.binary_maximum import binary_maximum
+from lutterfly.golden.engines.maximum import maximum
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.maximum import Maximum
 

@@ -17,9 +17,8 @@ from amaranth.lib.wiring import In, Out
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, MAC
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.finish import Finish
+from lutterfly.golden.engines import ADD, MAC, EngineConfigs
+from lutterfly.golden.engines.specification import Finish
 from lutterfly.golden.numerics.requant import SUM_FRACTION_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import addends_latency

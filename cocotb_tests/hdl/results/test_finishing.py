@@ -14,9 +14,8 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, FPC, MAC
-from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import ADD, FPC, MAC, SPECIFICATIONS
+from lutterfly.golden.engines.add import ENTRIES, ENTRY_BITS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.addition import add_words
 from lutterfly.golden.numerics.requant import pack_parameters

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge
 
-from lutterfly.golden.engines.add.memory import ENTRY_BITS
+from lutterfly.golden.engines.add import ENTRY_BITS
 from lutterfly.golden.numerics.requant import (
     SUM_BITS,
     SUM_FRACTION_BITS,

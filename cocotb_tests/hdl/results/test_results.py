@@ -18,9 +18,8 @@ from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import FPC, MAC, XNOR
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import FPC, MAC, SPECIFICATIONS, XNOR
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.depths import RESULT_WINDOWS, backlog_limit, result_windows, window_results

@@ -10,7 +10,7 @@ import pytest
 
 from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.engines import DEPTHWISE
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.report import figures, timeline
 from lutterfly.host.report.timeline import MOST_BARS, Bar, _joined

@@ -13,9 +13,8 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import pins, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
-from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM, EngineConfigs
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl.parts.platforms import ASSERTED

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lutterfly.golden.engines import MAC, WINOGRAD
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import MAC, WINOGRAD, EngineConfigs
 from lutterfly.golden.numerics.winograd import GROUP
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import step_layout

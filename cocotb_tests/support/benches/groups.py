@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import find_engine
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines import SPECIFICATIONS, find_engine
 from lutterfly.golden.numerics import windows
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.fields import finish_fields

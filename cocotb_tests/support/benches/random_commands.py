@@ -11,9 +11,8 @@ import numpy as np
 
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ADD, DEPTHWISE, find_engine
+from lutterfly.golden.engines import ADD, DEPTHWISE, SPECIFICATIONS, find_engine
 from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
 from lutterfly.golden.machine.packing import is_packed_legally
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.memories import memories as built

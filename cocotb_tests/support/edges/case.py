@@ -14,7 +14,7 @@ from cocotb_tests.support.edges.programs import place
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, ENGINES, FPC, MAC, MULTIPLY
-from lutterfly.golden.engines.add.memory import ENTRIES, ENTRY_BITS
+from lutterfly.golden.engines.add import ENTRIES, ENTRY_BITS
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.numerics.requant import pack_parameters

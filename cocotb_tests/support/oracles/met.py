@@ -14,8 +14,7 @@ from pathlib import Path
 from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, coverage_section
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import FPC, decode, find_engine, find_memory
-from lutterfly.golden.engines.specifications import specification
+from lutterfly.golden.engines import FPC, decode, find_engine, find_memory, specification_of
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.memories import memories
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
@@ -29,7 +28,7 @@ from lutterfly.golden.units import Queue
 ENGINES = [
     engine.name
     for engine in PRESETS[DEFAULT_PRESET].engines
-    if engine is not FPC and not specification(engine).is_binary
+    if engine is not FPC and not specification_of(engine).is_binary
 ]
 #: All but the one that none of those engines reads.
 MEMORIES = [memory.name for memory in memories(PRESETS[DEFAULT_PRESET]) if memory is not FPC.memory]

@@ -9,8 +9,7 @@ import numpy as np
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, EngineConfigs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.passes import PASSES, run

@@ -6,10 +6,9 @@ import dataclasses
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, EngineConfigs
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 
 _TINY = PRESETS["tiny"]

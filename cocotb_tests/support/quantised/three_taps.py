@@ -10,7 +10,7 @@ from cocotb_tests.support.quantised.few_outputs import array, followed
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import WINOGRAD
-from lutterfly.golden.engines.winograd.configuration import WinogradConfig
+from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.host.graph import Graph, Window
 
 

@@ -16,11 +16,9 @@ import pytest
 from amaranth.hdl import Module, Mux, Signal, signed
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ENGINES
+from lutterfly.golden.engines import ENGINES, SPECIFICATIONS
 from lutterfly.golden.engines.engine import Engine, EngineConfig
-from lutterfly.golden.engines.issue import Issue
-from lutterfly.golden.engines.specification import EngineSpecification, TileWindows, any_steps
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines.specification import EngineSpecification, Issue, TileWindows, any_steps
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import ACCUMULATOR_BITS, EngineComponent, engine_members

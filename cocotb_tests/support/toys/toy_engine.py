@@ -20,11 +20,16 @@ from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
 from lutterfly.golden.config import Config
-from lutterfly.golden.engines import ENGINES
+from lutterfly.golden.engines import ENGINES, SPECIFICATIONS
 from lutterfly.golden.engines.engine import Engine, EngineConfig
-from lutterfly.golden.engines.finish import REQUANTISE, Finish, clamp_of
-from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow, TileWindows
-from lutterfly.golden.engines.specifications import SPECIFICATIONS
+from lutterfly.golden.engines.specification import (
+    REQUANTISE,
+    EngineSpecification,
+    Finish,
+    RandomWindow,
+    TileWindows,
+    clamp_of,
+)
 from lutterfly.golden.fields import place_fields
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.requant import requantise

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....golden.config import Config
-from ....golden.engines.specifications import specification
+from ....golden.engines import specification_of
 from ....golden.timing.depths import STEPS_AHEAD, backlog_limit
 from ....golden.timing.issue import command_parts, issue_steps
 from ....golden.timing.landing import lead
@@ -64,7 +64,7 @@ class ComputeClock:
         self.accepts = taken + 2
         after = self.issues[-1][1] + 1 if self.issues else 0
         first = max(after, taken + OVERHEADS.issue)
-        spec = specification(fields["engine"])
+        spec = specification_of(fields["engine"])
         ahead = None if self.before is None else lead(config, fields, self.before, after=command.after)
         if ahead is not None:
             first = max(first, self.landed - ahead)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ....golden.config import Config
-from ....golden.engines.specifications import specification
+from ....golden.engines import specification_of
 from ....golden.timing.depths import PAUSES_HIDDEN
 from ....golden.timing.issue import issue_rounds
 from .port import Rounds, Run
@@ -123,7 +123,7 @@ def hide(hidden: int, waiting: int, *, begins: bool) -> int:
 
 def pieces(fields: dict[str, int], windows: list[tuple[int, int]], config: Config) -> list[list[int]]:
     """The groups that complete a piece, of each window of a command; ``windows`` are steps and groups of each."""
-    spec = specification(fields["engine"])
+    spec = specification_of(fields["engine"])
     slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
     results = spec.issue.results(fields)
     counts = [groups // results for _, groups in windows]

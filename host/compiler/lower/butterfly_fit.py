@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ....golden.config import Config
 from ....golden.engines import FPC
-from ....golden.engines.fpc.configuration import FpcConfig
+from ....golden.engines.fpc import FpcConfig
 from ....golden.numerics.butterfly import Pattern
 from ....golden.numerics.butterfly_words import stages_on
 from ....golden.presets import PRESETS

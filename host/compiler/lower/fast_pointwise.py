@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from ....golden.engines import FPC
-from ....golden.engines.finish import REQUANTISE
-from ....golden.engines.fpc.specification import SHIFT, positions
+from ....golden.engines.fpc import SHIFT, positions
+from ....golden.engines.specification import REQUANTISE
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.numerics.butterfly_words import Placed, place

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....golden.engines import format_of
-from ....golden.engines.specifications import specification
+from ....golden.engines import format_of, specification_of
 from ....golden.isa import LIST_ENTRY_BYTES
 from ....golden.machine.landings import EarlyReads, Landings
 from ....golden.memories import LocalMemory
@@ -62,7 +61,7 @@ class Landed:
         if not len(number):
             return False
         config = self._plan.config
-        size, read = config.memory.feature_bytes, specification(fields["engine"]).issue.steps_read(fields, config)
+        size, read = config.memory.feature_bytes, specification_of(fields["engine"]).issue.steps_read(fields, config)
         offsets = windows.step_offsets(fields, self._entries, feature_bytes=size)
         starts = windows.loop_addresses(fields, "source").reshape(-1)[number, None] + offsets
         addresses = (starts[..., None] + np.arange(config.array.lanes)) % size

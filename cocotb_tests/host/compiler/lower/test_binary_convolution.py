@@ -11,10 +11,9 @@ from cocotb_tests.support.oracles.execution import differing_bytes
 from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 from cocotb_tests.support.quantised.evaluation import evaluate_float
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, decode
-from lutterfly.golden.engines.configurations import EngineConfigs
+from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, EngineConfigs, decode
 from lutterfly.golden.engines.engine import Engine
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.machine import dma
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS

@@ -16,7 +16,7 @@ from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import Plan, plan_graph

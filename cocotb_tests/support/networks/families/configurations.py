@@ -6,10 +6,9 @@ import dataclasses
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
-from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, WINOGRAD
-from lutterfly.golden.engines.add.configuration import AddConfig
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, WINOGRAD, EngineConfigs
+from lutterfly.golden.engines.add import AddConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import PRESETS
 

@@ -11,12 +11,22 @@ import numpy as np
 from cocotb_tests.support.quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
-from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, WINOGRAD, XNOR
-from lutterfly.golden.engines.add.configuration import AddConfig
-from lutterfly.golden.engines.configurations import EngineConfigs
-from lutterfly.golden.engines.depthwise.configuration import DepthwiseConfig
+from lutterfly.golden.engines import (
+    ADD,
+    BINARY_MAXIMUM,
+    DEPTHWISE,
+    ENGINES,
+    FPC,
+    MAC,
+    MAXIMUM,
+    WINOGRAD,
+    XNOR,
+    EngineConfigs,
+)
+from lutterfly.golden.engines.add import AddConfig
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.engine import Engine, EngineConfig
-from lutterfly.golden.engines.fpc.configuration import FpcConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.program import SpreadBy
 

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .....golden.elements import CODE_BITS
-from .....golden.engines import WINOGRAD
-from .....golden.engines.specifications import specification
+from .....golden.engines import WINOGRAD, specification_of
 from .....golden.isa import Opcode
 from .....golden.memories import LocalMemory
 from .....golden.numerics import winograd
@@ -179,7 +178,7 @@ class WinogradOperation(ConvolutionOperation):
         fields = {"steps": steps, "lanes": min(self.tile_channels, self.outputs), "further": 1}
         return (
             most <= winograd.MOST_TOTAL
-            and specification(WINOGRAD).is_legal(fields, self.config)
+            and specification_of(WINOGRAD).is_legal(fields, self.config)
             and is_roomy(self.config, len(self._distinct_lists) * steps, steps)
         )
 

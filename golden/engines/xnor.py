@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...memories import LocalMemory
-from ...numerics.windows import step_counts
-from ..issue import Issue
-from ..mac.specification import SPECIFICATION as ARRAY
-from ..specification import Bool, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_words
-from . import XNOR
+from ..memories import LocalMemory
+from ..numerics.windows import step_counts
+from .engine import Engine, EngineConfig
+from .mac import SPECIFICATION as ARRAY
+from .specification import Bool, EngineSpecification, Int8, Int32, Issue, TileWindows, any_steps, require_words
+
+XNOR = Engine(3, "XNOR", configuration=EngineConfig)
 
 
 def agreeing(words: Int8, weights: Int8, counted: Bool | None = None) -> Int32:

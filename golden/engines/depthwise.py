@@ -2,17 +2,84 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...config import Config
-from ...memories import LocalMemory
-from ...numerics import windows
-from ..issue import FurtherResults, Issue
-from ..mac.specification import MULTIPLIER_LATENCY
-from ..specification import Command, EngineSpecification, Int8, Int32, Int64, RandomWindow, TileWindows, require_int8
-from . import DEPTHWISE
+from ..checks import check, check_integers
+from ..fields import place_fields
+from ..isa import LOCAL_BITS
+from ..memories import LocalMemory
+from ..numerics import windows
+from ..records import LATER
+from .engine import Engine, EngineConfig
+from .mac import MULTIPLIER_LATENCY
+from .specification import (
+    Command,
+    EngineSpecification,
+    FurtherResults,
+    Int8,
+    Int32,
+    Int64,
+    Issue,
+    RandomWindow,
+    TileWindows,
+    require_int8,
+)
+
+if TYPE_CHECKING:
+    from ..config import Config
+    from ..config_parts import ArrayConfig
+
+#: A window has a result for each of them, and more windows than one have to find room in the result FIFO.
+MOST_CHAINS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class DepthwiseConfig(EngineConfig):
+    """What DEPTHWISE is built with.
+
+    Attributes
+    ----------
+    taps : int
+        Columns of the array that chain (T).
+    chains : int
+        Such chains, side by side: with several the columns of the array stand in rows of ``taps``.
+    """
+
+    taps: int = 3
+    chains: int = field(default=1, metadata=LATER)
+
+    def __post_init__(self) -> None:
+        check_integers(self, "taps", "chains")
+        check(self.taps >= 1, "taps", "at least 1", self.taps)
+        check(1 <= self.chains <= MOST_CHAINS, "chains", f"between 1 and {MOST_CHAINS}", self.chains)
+
+    def check(self, config: Config) -> None:
+        """As many columns as the array has."""
+        columns = config.array.columns
+        check(self.taps <= columns, "DEPTHWISE.taps", f"at most columns ({columns})", self.taps)
+        most = columns // self.taps
+        check(self.chains <= most, "DEPTHWISE.chains", f"at most columns / taps ({most})", self.chains)
+
+    def absent_fields(self) -> tuple[str, ...]:
+        """What is said of further chains, if there is none."""
+        return () if self.chains > 1 else ("further", "destination_further")
+
+    def row_columns(self, array: ArrayConfig) -> int:
+        """Those of a chain, if there are several."""
+        return self.taps if self.chains > 1 else array.columns
+
+
+FIELDS = place_fields(
+    ("rows", 5, "Weight words of a tile, and steps by which each column's words follow those of the one before."),
+    ("further", 3, "Results of a window beside the first one: those of as many chains after the first."),
+    ("destination_further", -LOCAL_BITS, "Destination pitch of a window's results, in bytes."),
+)
+
+
+DEPTHWISE = Engine(2, "DEPTHWISE", configuration=DepthwiseConfig, fields=FIELDS)
 
 
 def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:

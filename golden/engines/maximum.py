@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
-from ...config import Config
-from ..specification import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
-from . import MAXIMUM
+from .engine import Engine, EngineConfig
+from .specification import Command, EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+MAXIMUM = Engine(1, "MAXIMUM", configuration=EngineConfig)
 
 
 def maximum(words: Int8) -> Int32:

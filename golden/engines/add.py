@@ -2,17 +2,72 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...config import Config
-from ...numerics.addition import add_words
-from ...numerics.requant import requantise_sum
-from ..finish import Finish, clamp_of
-from ..specification import Command, EngineSpecification, Int8, Int64, RandomWindow, TileWindows, UInt64
-from . import ADD
-from .memory import ENTRIES
+from ..checks import check, check_integers, is_power_of_two
+from ..elements import ADDEND_BITS
+from ..fields import place_fields
+from ..numerics.addition import add_words
+from ..numerics.requant import requantise_sum
+from .engine import Engine, EngineConfig, OwnMemory
+from .specification import (
+    Command,
+    EngineSpecification,
+    Finish,
+    Int8,
+    Int64,
+    RandomWindow,
+    TileWindows,
+    UInt64,
+    clamp_of,
+)
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class AddConfig(EngineConfig):
+    """What ADD is built with.
+
+    Attributes
+    ----------
+    tables : int
+        Pairs of tables, a power of two.
+    """
+
+    tables: int = 2
+
+    def __post_init__(self) -> None:
+        check_integers(self, "tables")
+        check(is_power_of_two(self.tables), "tables", "a power of two", self.tables)
+        check(self.tables <= 16, "tables", "at most 16", self.tables)
+
+
+FIELDS = place_fields(("add_table", 4, "The pair of Add tables."))
+
+
+# The memory of ADD: pairs of tables.
+
+#: Entries of a pair, one table after the other, each indexed by an operand's code plus 128. An entry is a signed
+#: fixed-point number of ``ENTRY_BITS`` in the low bits of ``ENTRY_BYTES``.
+ENTRIES = 2 * 256
+ENTRY_BITS = ADDEND_BITS
+ENTRY_BYTES = 8
+
+ADD_TABLE = OwnMemory(
+    "ADD_TABLE",
+    "Add tables",
+    write_bytes=lambda lanes: ENTRY_BYTES,
+    unit_bytes=lambda config, own: ENTRIES * ENTRY_BYTES,
+    size_bytes=lambda config, own: own.tables * ENTRIES * ENTRY_BYTES,
+)
+
+
+ADD = Engine(5, "ADD", configuration=AddConfig, fields=FIELDS, memory=ADD_TABLE)
 
 
 def _totals(windows: TileWindows) -> Int64:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..maximum.specification import SPECIFICATION as MAXIMUM
-from ..specification import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
-from . import BINARY_MAXIMUM
+from .engine import Engine, EngineConfig
+from .maximum import SPECIFICATION as MAXIMUM
+from .specification import EngineSpecification, Int8, Int32, TileWindows, any_steps, require_int8
+
+BINARY_MAXIMUM = Engine(6, "BINARY_MAXIMUM", configuration=EngineConfig)
 
 
 def binary_maximum(words: Int8) -> Int32:

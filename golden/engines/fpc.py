@@ -1,24 +1,132 @@
-"""Fast pointwise convolution: the stages of a butterfly on the channels of a pixel."""
+"""Fast pointwise convolution: a butterfly on a pixel's channels, see :mod:`lutterfly.golden.numerics.fpc`."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...config import Config
-from ...numerics.butterfly import Density, Pattern, pixel_words
-from ...numerics.butterfly_words import unplace
-from ...numerics.fpc import enter, run_stages, shift_values
-from ...numerics.fpc_layer import Finish as ShiftSettings
-from ...numerics.fpc_layer import Stages
-from ..finish import REQUANTISE, Finish
-from ..issue import Issue
-from ..mac.specification import MULTIPLIER_LATENCY
-from ..specification import Command, EngineSpecification, Int8, Int16, Int32, RandomWindow, TileWindows
-from . import FPC
+from ..checks import check, check_integers, is_power_of_two
+from ..config_parts import ArrayConfig
+from ..fields import place_fields
+from ..numerics.butterfly import Density, Pattern, pixel_words
+from ..numerics.butterfly_words import unplace
+from ..numerics.fpc import enter, run_stages, shift_values
+from ..numerics.fpc_layer import Finish as ShiftSettings
+from ..numerics.fpc_layer import Stages
+from .engine import Engine, EngineConfig, OwnMemory
+from .mac import MULTIPLIER_LATENCY
+from .specification import (
+    REQUANTISE,
+    Command,
+    EngineSpecification,
+    Finish,
+    Int8,
+    Int16,
+    Int32,
+    Issue,
+    RandomWindow,
+    TileWindows,
+)
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+FIELDS = place_fields(
+    ("stages", 4, "The stages of pairs nearer than `2 ** stages` work; the others pass values on."),
+    ("channels", 9, "Codes of a window; what is read after them counts as zero."),
+    ("input_zero_point", -8, "Subtracted from every code."),
+    ("input_shift", 3, "Bits by which the differences are shifted to the left."),
+    ("halves", 9, "The stages that divide by two, a bit each, the first stage's lowest."),
+    ("own_weight", 8, "First word of the columns of weights that the weight memory has not."),
+    ("direct", 1, "1: results are shifted, all lanes at a time; parameters are biases of 16 bits."),
+    ("shift", 3, "Bits by which direct results are shifted to the right."),
+    ("skips", 4, "The skips of the configuration that add, a bit each, the first one's lowest."),
+)
+
+
+# What FPC is built with: the greatest butterfly, see :mod:`lutterfly.golden.numerics.butterfly`.
+
+#: Skips that a command has a bit for.
+_MOST_SKIPS = next(field.width for field in FIELDS if field.name == "skips")
+
+
+@dataclass(frozen=True, slots=True)
+class FpcConfig(EngineConfig):
+    """What FPC is built with.
+
+    Attributes
+    ----------
+    width : int
+        Channels at most, a power of two.
+    direction : str
+        ``"bottom-up"`` or ``"top-down"``.
+    densities : tuple of str
+        Of each stage; none for those that belong to the direction.
+    skips : tuple of (int, int)
+        Those that there can be.
+    own_words : int
+        Words of a memory for the columns of weights that are more than the weight memory has, if there are any.
+    """
+
+    width: int = 128
+    direction: str = "bottom-up"
+    densities: tuple[str, ...] = ()
+    skips: tuple[tuple[int, int], ...] = ()
+    own_words: int = 64
+
+    def __post_init__(self) -> None:
+        check_integers(self, "width", "own_words")
+        check(is_power_of_two(self.own_words), "own_words", "a power of two", self.own_words)
+        check(self.own_words <= 256, "own_words", "at most 256", self.own_words)
+        check(is_power_of_two(self.width), "width", "a power of two", self.width)
+        check(2 <= self.width <= 256, "width", "between 2 and 256", self.width)
+        check(len(self.skips) <= _MOST_SKIPS, "skips", f"at most {_MOST_SKIPS}", len(self.skips))
+        # Direction, densities and skips that do not fit the width are errors of the pattern's.
+        _ = self.pattern
+
+    @property
+    def pattern(self) -> Pattern:
+        """The butterfly."""
+        return Pattern.of(self.width, self.width, self.direction, self.densities or None, self.skips)
+
+    @property
+    def columns(self) -> int:
+        """Weights of a value: columns of weights."""
+        return self.pattern.weights // self.width
+
+    def own_columns(self, array: ArrayConfig) -> int:
+        """Columns of weights that the weight memory has not, and of multipliers for them."""
+        return max(self.columns - array.columns, 0)
+
+    def own_word_bytes(self, array: ArrayConfig) -> int:
+        """Bytes of a word of those, a power of two: lanes weights for each."""
+        return array.lanes << max(self.own_columns(array) - 1, 0).bit_length()
+
+
+# The memory of FPC: columns of weights that the weight memory has not.
+
+
+def _size_bytes(config: Config, own: FpcConfig) -> int:
+    return own.own_words * own.own_word_bytes(config.array) if own.own_columns(config.array) else 0
+
+
+FPC_WEIGHT = OwnMemory(
+    "FPC_WEIGHT",
+    "FPC weight memory",
+    write_bytes=lambda lanes: lanes,
+    unit_bytes=lambda config, own: own.own_word_bytes(config.array),
+    size_bytes=_size_bytes,
+)
+
+
+FPC = Engine(4, "FPC", configuration=FpcConfig, fields=FIELDS, memory=FPC_WEIGHT)
+
+
+# Fast pointwise convolution: the stages of a butterfly on the channels of a pixel.
 
 #: From codes to values in the first stage: a register, subtract, shift.
 ENTRY_LATENCY = 3

@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ...config import Config
-from ...numerics.convolution import matrix_product
-from ..issue import Issue
-from ..specification import Command, EngineSpecification, Int8, Int32, Int64, TileWindows, any_steps, require_words
-from . import MAC
+from ..numerics.convolution import matrix_product
+from .engine import Engine, EngineConfig
+from .specification import (
+    Command,
+    EngineSpecification,
+    Int8,
+    Int32,
+    Int64,
+    Issue,
+    TileWindows,
+    any_steps,
+    require_words,
+)
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+MAC = Engine(0, "MAC", configuration=EngineConfig)
+
 
 #: From a product's operands to the product.
 MULTIPLIER_LATENCY = 3

@@ -1,17 +1,30 @@
-"""Products of two operands, each less its zero point; the first one may be a vector that all windows share."""
+"""Products of two operands, each less its zero point."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...config import Config
-from ...numerics.multiplication import PRODUCT_FRACTION_BITS, products
-from ..issue import Issue
-from ..mac.specification import MULTIPLIER_LATENCY
-from ..specification import Command, EngineSpecification, Int32, RandomWindow, TileWindows
-from . import MULTIPLY
+from ..fields import place_fields
+from ..numerics.multiplication import PRODUCT_FRACTION_BITS, products
+from .engine import Engine, EngineConfig
+from .mac import MULTIPLIER_LATENCY
+from .specification import Command, EngineSpecification, Int32, Issue, RandomWindow, TileWindows
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+FIELDS = place_fields(
+    ("first_zero_point", -8, "What the codes of the first step's words lose."),
+    ("second_zero_point", -8, "What the codes of the second step's words lose."),
+)
+
+
+MULTIPLY = Engine(7, "MULTIPLY", configuration=EngineConfig, fields=FIELDS)
+
+
+# Products of two operands, each less its zero point; the first one may be a vector that all windows share.
 
 #: Cycles until what a step says is beside each lane.
 SPREAD_LATENCY = 2

@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...config import Config
-from ...numerics import winograd as filtering
-from ..issue import FurtherResults, Issue
-from ..mac.specification import SPECIFICATION as ARRAY
-from ..mac.specification import products
-from ..specification import EngineSpecification, Int8, Int32, RandomWindow, TileWindows, require_words
-from . import WINOGRAD
+from ..fields import place_fields
+from ..isa import LOCAL_BITS
+from ..numerics import winograd as filtering
+from .engine import ArrayWaits, Engine, EngineConfig
+from .mac import SPECIFICATION as ARRAY
+from .mac import products
+from .specification import (
+    EngineSpecification,
+    FurtherResults,
+    Int8,
+    Int32,
+    Issue,
+    RandomWindow,
+    TileWindows,
+    require_words,
+)
+
+if TYPE_CHECKING:
+    from ..config import Config
+
+
+@dataclass(frozen=True, slots=True)
+class WinogradConfig(EngineConfig):
+    """What WINOGRAD is built with: nothing of its own. It works in the array, and all of the array waits for it."""
+
+    def array_waits(self) -> ArrayWaits:
+        """Two words meet in front of the array, one is added to the other; weights likewise in front of each column;
+        sums are doubled, and of two totals one is chosen."""
+        return ArrayWaits(words=4, weights=1, totals=2)
+
+
+FIELDS = place_fields(
+    ("further", 1, "1: windows have both results; else the first one alone."),
+    ("destination_further", -LOCAL_BITS, "Destination pitch of a window's results, in bytes."),
+)
+
+
+WINOGRAD = Engine(8, "WINOGRAD", configuration=WinogradConfig, fields=FIELDS)
+
 
 #: Cycles that the results of a window take at most. With fewer than there are steps, and so few, those that wait never
 #: become so many that a step is held back: the words of a group come in successive cycles.
