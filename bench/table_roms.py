@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from amaranth.hdl import Shape
 
-from lutterfly.golden.transfer.scheme_names import parse
-from lutterfly.golden.transfer.transfer_table import transfer_table
+from lutterfly.golden.transfer.schemes import parse
+from lutterfly.golden.transfer.tables import transfer_table
 from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools

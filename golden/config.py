@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass, field
 
 from . import records
-from .checks import check, check_flags, check_integers, is_power_of_two
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM, EngineConfigs
 from .engines.engine import ArrayWaits
 from .isa import COMPUTE
 from .memories import PARAMETER_BYTES, LocalMemory
+from .records import check, check_flags, check_integers, is_power_of_two
 
 #: Commands of each queue that the program memory holds at most: errors count commands modulo this number.
 RESIDENT_COMMANDS = 1 << 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from .checks import check, check_integers, is_power_of_two
+from .records import check, check_integers, is_power_of_two
 from .units import MOST_CORES
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from . import isa, registers
 from .engines import SPECIFICATIONS
 from .engines.engine import Engine
-from .fields import Field
+from .isa import Field
 from .memories import OWN_MEMORY, SHARED_MEMORIES, LocalMemory
 from .units import MOST_CORES, ErrorCode, Queue, Unit
 

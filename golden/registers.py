@@ -10,7 +10,7 @@ import dataclasses
 import enum
 from dataclasses import dataclass
 
-from .fields import place_fields
+from .isa import place_fields
 
 #: Value of the ID register: "LUTF" in ASCII, first letter lowest.
 ID = int.from_bytes(b"LUTF", "little")

@@ -7,7 +7,7 @@ import pytest
 
 from cocotb_tests.support.networks.butterflies import random_stages
 from lutterfly.golden.numerics.butterfly import Pattern
-from lutterfly.golden.numerics.butterfly_words import place, unplace
+from lutterfly.golden.numerics.fpc import place, unplace
 
 
 def test_a_partner_in_the_word_is_multiplied_in_its_own_lane() -> None:

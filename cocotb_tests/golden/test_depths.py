@@ -7,7 +7,7 @@ import pytest
 from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import backlog_limit, result_windows, window_results
+from lutterfly.golden.timing.latencies import backlog_limit, result_windows, window_results
 
 CONFIGS = {**PRESETS, **MIXED}
 

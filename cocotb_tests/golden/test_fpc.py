@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from cocotb_tests.support.networks.butterflies import patterns, random_finish, random_stages
 from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.numerics.fpc import (
+    Finish,
+    Stages,
     dense_matrix,
     enter,
     fast_pointwise,
@@ -23,7 +25,6 @@ from lutterfly.golden.numerics.fpc import (
     shift_values,
 )
 from lutterfly.golden.numerics.fpc_float import fast_pointwise_float
-from lutterfly.golden.numerics.fpc_layer import Finish, Stages
 
 #: Names of the weights in the source's figures, by stage and index of the result: own and cross.
 BOTTOM_UP_NAMES = ((["d00", "d01", "d02", "d03"], ["g00", "f00", "g01", "f01"]), (None, ["g10", "g11", "f10", "f11"]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.transfer.half_table import halve
-from lutterfly.golden.transfer.scheme_names import parse
-from lutterfly.golden.transfer.transfer_table import transfer_table
+from lutterfly.golden.transfer.schemes import parse
+from lutterfly.golden.transfer.tables import halve, transfer_table
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -16,9 +16,8 @@ from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import COMPUTE
 from lutterfly.golden.machine.landings import Landings
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import backlog_limit
 from lutterfly.golden.timing.landing import Timeline, lead
-from lutterfly.golden.timing.latencies import finish_latency, landing_latency
+from lutterfly.golden.timing.latencies import backlog_limit, finish_latency, landing_latency
 
 TINY = PRESETS["tiny"]
 CONFIGS = {

@@ -17,7 +17,7 @@ from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 from lutterfly.golden.units import ErrorCode, Unit
 
 CONFIG = PRESETS["tiny"]

@@ -10,12 +10,12 @@ import pytest
 from cocotb_tests.support.edges.programs import place
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import BARRIER, END, FILL, LOAD, STORE
-from lutterfly.golden.machine.arena_views import ArenaViews
+from lutterfly.golden.machine.dma import ArenaViews
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import ORDERS, TURNS, Machine, interleavings
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 from lutterfly.golden.units import ErrorCode, Unit
 
 CORES, BLOCK, PAGE = 4, 64, 4096

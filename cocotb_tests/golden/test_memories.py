@@ -12,7 +12,7 @@ from lutterfly.golden.engines import ADD, ENGINES, FPC, MAC, EngineConfigs
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import LOAD
 from lutterfly.golden.machine import dma
-from lutterfly.golden.machine.command_error import CommandError
+from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.memories import PARAMETER_BYTES, SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.memories import memories as built

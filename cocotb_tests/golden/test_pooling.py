@@ -8,8 +8,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cocotb_tests.support.oracles.exactness import needs_reference
-from lutterfly.golden.numerics.convolution import convolve
-from lutterfly.golden.numerics.pooling import average_multiplier, pool_maximum
+from lutterfly.golden.numerics.convolution import average_multiplier, convolve, pool_maximum
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.numerics.requant import pack_parameters, requantise
-from lutterfly.golden.numerics.requant_float import requantise_float
+from lutterfly.golden.numerics.requant import pack_parameters, requantise, requantise_float
 
 CLAMPS = [(0, -128, 127), (-128, -128, 127), (127, -128, 127), (5, 5, 100), (-3, -7, -7)]
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lutterfly.golden.transfer.scheme_names import FORMS, name_of, parse
-from lutterfly.golden.transfer.schemes import Scheme, fixed_point
+from lutterfly.golden.transfer.schemes import FORMS, Scheme, fixed_point, name_of, parse
 
 
 @pytest.mark.parametrize(

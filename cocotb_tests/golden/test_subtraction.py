@@ -9,8 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.golden.elements import ADDEND_BITS
-from lutterfly.golden.numerics.addition import add
-from lutterfly.golden.numerics.subtraction import difference_tables
+from lutterfly.golden.numerics.addition import add, difference_tables
 
 PAIRS = np.meshgrid(np.arange(-128, 128, dtype=np.int8), np.arange(-128, 128, dtype=np.int8), indexing="ij")
 

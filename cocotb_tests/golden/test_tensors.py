@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.machine.tensors import tensor_codes, tensor_image
+from lutterfly.golden.machine.images import tensor_codes, tensor_image
 
 
 @pytest.mark.parametrize("channels", [1, 7, 8, 9, 300])

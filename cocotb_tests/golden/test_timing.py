@@ -13,17 +13,18 @@ from lutterfly.golden.engines import SPECIFICATIONS, mac
 from lutterfly.golden.engines.add import SUM
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.bus import burst_beats
-from lutterfly.golden.timing.depths import RESULT_WINDOWS, WORDS_AHEAD
 from lutterfly.golden.timing.issue import issue_windows
 from lutterfly.golden.timing.latencies import (
     FETCH_LATENCY,
     ISSUE_LATENCY,
     REQUANTISE_LATENCY,
+    RESULT_WINDOWS,
     RESULTS_LATENCY,
     TABLE_LATENCY,
+    WORDS_AHEAD,
     WRITE_BACK_LATENCY,
     WRITE_LATENCY,
+    burst_beats,
     reset_cycles,
 )
 from lutterfly.golden.timing.overheads import OVERHEADS

@@ -10,8 +10,8 @@ import onnxruntime
 import pytest
 from onnx import helper, numpy_helper
 
-from lutterfly.golden.transfer.scheme_names import parse
-from lutterfly.golden.transfer.transfer_table import stored_once, transfer_table
+from lutterfly.golden.transfer.schemes import parse
+from lutterfly.golden.transfer.tables import stored_once, transfer_table
 
 SOURCES = ("int8:scale=0.05,zero_point=-9", "uint8:scale=0.03,zero_point=131", "q3.4", "q4.11", "uq2.14")
 TARGETS = ("int8:scale=0.013,zero_point=3", "q0.7", "uint16:scale=0.00007,zero_point=20000", "q1.14", "uq1.7")

@@ -26,8 +26,8 @@ from lutterfly.golden.numerics.winograd import (
     transform_taps,
 )
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import backlog_limit
 from lutterfly.golden.timing.issue import issue_rounds
+from lutterfly.golden.timing.latencies import backlog_limit
 
 EXTREMES = np.array([-128, 127], np.int8)
 

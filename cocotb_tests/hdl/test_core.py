@@ -19,7 +19,7 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa, registers
 from lutterfly.golden.engines import decode
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 from lutterfly.golden.timing.issue import issue_steps
 from lutterfly.golden.timing.latencies import reset_cycles
 from lutterfly.golden.units import ErrorCode, Queue, Unit

@@ -17,7 +17,7 @@ from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.program.program import Queues
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host.simulation.settings import Fault

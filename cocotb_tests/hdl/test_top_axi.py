@@ -11,7 +11,7 @@ from cocotb.utils import get_sim_time
 from cocotb_tests.support.benches.core_bench import BASE, END, PAGE, Core
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 from lutterfly.golden.timing.latencies import reset_cycles
 from lutterfly.hdl.top_axi import TopAxi
 

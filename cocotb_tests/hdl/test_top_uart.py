@@ -15,7 +15,7 @@ from cocotb_tests.support.benches.core_bench import END, PAGE
 from cocotb_tests.support.buses.uart_bench import CLOCK_HZ, UartBench
 from lutterfly.golden import registers
 from lutterfly.golden.config_parts import ArenaConfig
-from lutterfly.golden.link import rates
+from lutterfly.golden.link import frames
 from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, Operation, Status
 from lutterfly.golden.presets import PRESETS
@@ -79,7 +79,7 @@ class Client(UartBench):
         await self.okay(Operation.WRITE_REGISTER, registers.REGISTERS[name].address, 4, pack_word(value))
 
     async def go_fast(self, baud: int = FAST) -> None:
-        await self.okay(Operation.SET_RATE, 0, 4, pack_word(rates.bit_time(CLOCK_HZ, baud)))
+        await self.okay(Operation.SET_RATE, 0, 4, pack_word(frames.bit_time(CLOCK_HZ, baud)))
         self.use_rate(baud)
 
 
@@ -197,9 +197,9 @@ async def rates_up_to_the_fastest_and_back_by_the_time_limit(dut) -> None:
     await client.cycles(RATE_TIMEOUT // 2)
     assert await client.read_register("ID") == registers.ID
     await client.cycles(RATE_TIMEOUT + 1000)
-    client.use_rate(rates.INITIAL_RATE)
+    client.use_rate(frames.INITIAL_RATE)
     assert await client.read_register("ID") == registers.ID
-    for parts in (rates.LEAST_BIT_TIME - 1, rates.MOST_BIT_TIME + 1):
+    for parts in (frames.LEAST_BIT_TIME - 1, frames.MOST_BIT_TIME + 1):
         assert (await client.do(Operation.SET_RATE, 0, 4, pack_word(parts))).status == Status.RATE
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import records
-from ..fields import Field
-from ..isa import COMPUTE, FORMATS, OPCODE_BITS, Format, Opcode
+from ..isa import COMPUTE, FORMATS, OPCODE_BITS, Field, Format, Opcode
 from ..memories import SHARED_MEMORIES, LocalMemory
 from . import add, binary_maximum, depthwise, fpc, mac, maximum, multiply, winograd, xnor
 from .add import ADD

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import check, check_integers, is_power_of_two
 from ..elements import ADDEND_BITS
-from ..fields import place_fields
+from ..isa import place_fields
 from ..numerics.addition import add_words
 from ..numerics.requant import requantise_sum
+from ..records import check, check_integers, is_power_of_two
 from .engine import Engine, EngineConfig, OwnMemory
 from .specification import (
     Command,

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import check, check_integers
-from ..fields import place_fields
-from ..isa import LOCAL_BITS
+from ..isa import LOCAL_BITS, place_fields
 from ..memories import LocalMemory
 from ..numerics import windows
-from ..records import LATER
+from ..records import LATER, check, check_integers
 from .engine import Engine, EngineConfig
 from .mac import MULTIPLIER_LATENCY
 from .specification import (

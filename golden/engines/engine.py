@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from ..fields import Field, fields_end
-from ..isa import ARGUMENT_BITS, COMPUTE, Format
+from ..isa import ARGUMENT_BITS, COMPUTE, Field, Format, fields_end
 from ..memories import OWN_MEMORY, LocalMemory
 
 if TYPE_CHECKING:
@@ -97,7 +96,7 @@ class Engine(int, Generic[C]):
     configuration : subclass of EngineConfig
         What it is built with.
     fields : tuple of Field
-        Its own, from bit 0 of the argument on, see :func:`~lutterfly.golden.fields.place_fields`.
+        Its own, from bit 0 of the argument on, see :func:`~lutterfly.golden.isa.place_fields`.
     memory : OwnMemory, optional
 
     Attributes

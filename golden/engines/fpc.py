@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import check, check_integers, is_power_of_two
 from ..config_parts import ArrayConfig
-from ..fields import place_fields
+from ..isa import place_fields
 from ..numerics.butterfly import Density, Pattern, pixel_words
-from ..numerics.butterfly_words import unplace
-from ..numerics.fpc import enter, run_stages, shift_values
-from ..numerics.fpc_layer import Finish as ShiftSettings
-from ..numerics.fpc_layer import Stages
+from ..numerics.fpc import Finish as ShiftSettings
+from ..numerics.fpc import Stages, enter, run_stages, shift_values, unplace
+from ..records import check, check_integers, is_power_of_two
 from .engine import Engine, EngineConfig, OwnMemory
 from .mac import MULTIPLIER_LATENCY
 from .specification import (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..fields import place_fields
+from ..isa import place_fields
 from ..numerics.multiplication import PRODUCT_FRACTION_BITS, products
 from .engine import Engine, EngineConfig
 from .mac import MULTIPLIER_LATENCY

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..fields import place_fields
-from ..isa import LOCAL_BITS
+from ..isa import LOCAL_BITS, place_fields
 from ..numerics import winograd as filtering
 from .engine import ArrayWaits, Engine, EngineConfig
 from .mac import SPECIFICATION as ARRAY

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 
-from . import cobs, rates
+from . import frames
 from .frames import MOST_ENCODED_BYTES, NAK, DamagedFrameError, Frame, Identity, pack_word, parse_word
 from .operations import LINK_VERSION, MAX_DATA, RULES, WORD_BYTES, Operation, Status
 
@@ -59,7 +59,7 @@ class Bridge:
         self.register_bytes = register_bytes
         self.interrupt = interrupt
         self.cycles = cycles
-        self.bit_time = self.initial_bit_time = rates.bit_time(clock_hz, rates.INITIAL_RATE)
+        self.bit_time = self.initial_bit_time = frames.bit_time(clock_hz, frames.INITIAL_RATE)
         self._received = bytearray()
         self._damaged = False
         self._skips = False
@@ -80,7 +80,7 @@ class Bridge:
         """Take bytes from the line; returns the answers to the frames that end in them."""
         answers = bytearray()
         for byte in data:
-            if byte != cobs.DELIMITER:
+            if byte != frames.DELIMITER:
                 # More than a frame can have need not be kept.
                 self._damaged |= len(self._received) >= MOST_ENCODED_BYTES
                 if not self._damaged:
@@ -99,7 +99,7 @@ class Bridge:
         """Bytes arrive while a request is being carried out: they are lost, and so is the rest of a frame that they
         begin, without an answer."""
         if data:
-            self._skips = data[-1] != cobs.DELIMITER
+            self._skips = data[-1] != frames.DELIMITER
 
     def time_out(self) -> None:
         """``RATE_TIMEOUT_S`` have passed without a good frame: the initial rate is back."""
@@ -186,7 +186,7 @@ class Bridge:
 
     def _set_rate(self, request: Frame) -> tuple[Status, bytes]:
         parts = parse_word(request.data)
-        if not rates.LEAST_BIT_TIME <= parts <= rates.MOST_BIT_TIME:
+        if not frames.LEAST_BIT_TIME <= parts <= frames.MOST_BIT_TIME:
             return Status.RATE, b""
         self.bit_time = parts
         return Status.OK, b""

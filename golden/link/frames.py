@@ -10,8 +10,67 @@ import struct
 import zlib
 from dataclasses import dataclass
 
-from . import cobs
 from .operations import IDENTITY, MAX_DATA, Operation, Status
+
+# Consistent overhead byte stuffing: bytes without a zero, so that a zero can end a frame. Standard library only.
+#
+# Source: S. Cheshire and M. Baker, Consistent Overhead Byte Stuffing, IEEE/ACM Transactions on Networking 7(2), 1999.
+
+#: The byte between frames, which no encoded frame contains.
+DELIMITER = 0
+#: Data bytes of a block, at most: its code is one more, and says that no zero follows.
+BLOCK_BYTES = 254
+
+
+def encode(data: bytes) -> bytes:
+    """Encode a frame.
+
+    Returns
+    -------
+    bytes
+        Blocks of a code and ``code - 1`` bytes that are not zero. A zero follows each block, but for those with the
+        code 255 and for the last one.
+    """
+    encoded = bytearray()
+    parts = bytes(data).split(b"\0")
+    for number, part in enumerate(parts, 1):
+        for start in range(0, len(part), BLOCK_BYTES):
+            block = part[start : start + BLOCK_BYTES]
+            encoded += bytes([len(block) + 1]) + block
+        # A whole block has no zero after it: the one that ends this part takes an empty block. So does nothing at all.
+        if not part or (len(part) % BLOCK_BYTES == 0 and number < len(parts)):
+            encoded.append(1)
+    return bytes(encoded)
+
+
+def encoded_bytes(length: int) -> int:
+    """Bytes that a frame of ``length`` bytes has when it is encoded, at most."""
+    return length + max(1, -(-length // BLOCK_BYTES))
+
+
+def decode(encoded: bytes) -> bytes:
+    """Decode what stands between two delimiters.
+
+    Raises
+    ------
+    ValueError
+        If it ends within a block, contains a zero or is empty.
+    """
+    if not encoded or DELIMITER in encoded:
+        raise ValueError("encoded must be bytes without a zero, at least one")
+    decoded = bytearray()
+    at = 0
+    while at < len(encoded):
+        code = encoded[at]
+        block = encoded[at + 1 : at + code]
+        if len(block) != code - 1:
+            raise ValueError(f"a block of {code - 1} bytes must be whole, and has {len(block)}")
+        decoded += block
+        at += code
+        if code <= BLOCK_BYTES and at < len(encoded):
+            decoded.append(0)
+    return bytes(decoded)
+
 
 _HEADER = struct.Struct("<HBBII")
 #: Bytes before the data, and after it.
@@ -20,7 +79,7 @@ HEADER_BYTES, CRC_BYTES = _HEADER.size, 4
 LEAST_BYTES = HEADER_BYTES + CRC_BYTES
 MOST_BYTES = LEAST_BYTES + MAX_DATA
 #: Bytes of a frame on the line, its delimiter included, at most.
-MOST_ENCODED_BYTES = cobs.encoded_bytes(MOST_BYTES) + 1
+MOST_ENCODED_BYTES = encoded_bytes(MOST_BYTES) + 1
 #: Where the fields of the header begin, and how many bytes they have.
 FIELDS = {"sequence": (0, 2), "operation": (2, 1), "status": (3, 1), "address": (4, 4), "length": (8, 4)}
 _WORD = struct.Struct("<I")
@@ -78,7 +137,7 @@ class Frame:
 
     def encode(self) -> bytes:
         """What goes over the line, the delimiter after it included."""
-        return cobs.encode(self.content() + _WORD.pack(self.crc)) + bytes([cobs.DELIMITER])
+        return encode(self.content() + _WORD.pack(self.crc)) + bytes([DELIMITER])
 
     @classmethod
     def decode(cls, encoded: bytes) -> Frame:
@@ -90,7 +149,7 @@ class Frame:
             If it is no frame, or its CRC is wrong.
         """
         try:
-            whole = cobs.decode(encoded)
+            whole = decode(encoded)
         except ValueError as error:
             raise DamagedFrameError(str(error)) from error
         if not LEAST_BYTES <= len(whole) <= MOST_BYTES:
@@ -155,3 +214,44 @@ class Identity:
         if len(data) < _IDENTITY.size:
             raise ValueError(f"data must be at least {_IDENTITY.size} bytes, not {len(data)}")
         return cls(*_IDENTITY.unpack_from(data))
+
+
+# Rates of the line: a bit's time, in sixteenths of a clock cycle. Standard library only.
+
+#: Bits in a second after reset.
+INITIAL_RATE = 115_200
+#: At another rate, so many seconds without a good frame bring back the initial one.
+RATE_TIMEOUT_S = 1
+#: Parts of a cycle in which a bit's time is given: at 8 cycles a bit the rate is within 0.4 % of what is wanted.
+PARTS = 16
+#: A bit's time, in these parts: at least 8 cycles, which leaves the receiver its samples, and 16 bits.
+LEAST_BIT_TIME = 8 * PARTS
+MOST_BIT_TIME = (1 << 16) - 1
+
+
+def bit_time(clock_hz: float, rate: float) -> int:
+    """The time of a bit at ``rate`` bits a second.
+
+    Returns
+    -------
+    int
+        In sixteenths of a cycle of a clock of ``clock_hz``.
+
+    Raises
+    ------
+    ValueError
+        If it is out of range.
+    """
+    parts = round(PARTS * clock_hz / rate)
+    if not LEAST_BIT_TIME <= parts <= MOST_BIT_TIME:
+        least, most = clock_hz * PARTS / MOST_BIT_TIME, clock_hz * PARTS / LEAST_BIT_TIME
+        raise ValueError(
+            f"rate must be between {least:.0f} and {most:.0f} bits a second at a clock of {clock_hz:.0f} Hz, "
+            f"not {rate:.0f}"
+        )
+    return parts
+
+
+def rate_timeout_cycles(clock_hz: float) -> int:
+    """Cycles without a good frame after which the initial rate is back."""
+    return round(clock_hz * RATE_TIMEOUT_S)

@@ -13,15 +13,13 @@ from ..config import Config
 from ..engines import find_memory
 from ..isa import Opcode
 from ..memories import LocalMemory, memories
-from ..program.queues import Queues
+from ..program.program import Queues
 from ..units import ErrorCode, Queue, Unit
 from . import dma
-from .arena_views import ArenaViews
-from .command_error import CommandError
 from .compute import check_fields, compute_results, write_results, written_bytes
-from .flights import CommandQueue, Flight, MachineError, Memories
+from .dma import ArenaViews, poison
+from .flights import CommandError, CommandQueue, Flight, MachineError, Memories
 from .landings import Landings
-from .poison import poison
 
 UInt8 = npt.NDArray[np.uint8]
 #: Called with a core, a compute command's index, and the feature memory when that command has completed.

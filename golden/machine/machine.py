@@ -15,16 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ..config import Config
-from ..program.program import Program
-from ..program.queues import Queues
+from ..program.program import Program, Queues, WrittenTensor
 from ..program.stages import stages
-from ..program.tensors import WrittenTensor
 from ..units import MOST_CORES, ErrorCode, Unit
-from .arena_views import ArenaViews
 from .core import Core, Event, Observer
+from .dma import ArenaViews
 from .flights import MachineError
-from .images import write_contents
-from .parts import Part, of_shares
+from .images import Part, of_shares, write_contents
 
 UInt8 = npt.NDArray[np.uint8]
 

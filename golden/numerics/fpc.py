@@ -7,14 +7,172 @@ values to codes. Every sum stays below 2**24 in magnitude, so float32 computes t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+from numpy.typing import NDArray
 
+from ..elements import NARROW_BITS
+from .butterfly import Density, Pattern, lane_exchange, pixel_words
 from .convolution import Int8, Int32
-from .fpc_layer import FRACTION_BITS, GREATEST_VALUE, LEAST_VALUE, MOST_FINISH_SHIFT, Finish, Int16, Stages
-from .requant import requantise
+from .requant import pack_parameters, requantise
+
+# What a fast pointwise convolution is made of: its stages with their weights, and its finish.
+
+#: Fraction bits of a weight, and the weight one.
+FRACTION_BITS = 6
+UNIT_WEIGHT = 1 << FRACTION_BITS
+#: Bits of a value between stages, and of a bias.
+VALUE_BITS = NARROW_BITS
+LEAST_VALUE, GREATEST_VALUE = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
+#: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
+MOST_INPUT_SHIFT = 7
+MOST_FINISH_SHIFT = 7
+#: Exponents of the powers of two by which a stage may divide, beyond the unit of its weights, to limit growth.
+GROWTH_SHIFTS = (0, 1)
+
+Int16 = npt.NDArray[np.int16]
+Float32 = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Stages:
+    """A butterfly with its weights.
+
+    Attributes
+    ----------
+    pattern : Pattern
+    own, cross : tuple of int8[width]
+        For each stage the weights of a value and of the other one of its pair, by the index of the result, in units of
+        1/64; ``UNIT_WEIGHT`` where they are not trained.
+    growth_shifts : tuple of int
+        For each stage 0 or 1: halve its results.
+    input_shift : int
+        Of the codes that enter, 0 to 7.
+
+    Raises
+    ------
+    TypeError
+        If weights are not integers.
+    ValueError
+        If weights or shifts do not fit the pattern, or are out of range.
+    """
+
+    pattern: Pattern
+    own: tuple[Int8, ...]
+    cross: tuple[Int8, ...]
+    growth_shifts: tuple[int, ...]
+    input_shift: int = 0
+
+    def __post_init__(self) -> None:
+        densities = self.pattern.densities
+        for name, trained in (
+            ("own", [density.trains_own for density in densities]),
+            ("cross", [density.trains_cross for density in densities]),
+        ):
+            weights = getattr(self, name)
+            self._check_count(name, weights)
+            checked = tuple(
+                _checked(f"{name}[{stage}]", array, (self.pattern.width,), np.int8)
+                for stage, array in enumerate(weights)
+            )
+            for stage, (array, is_trained) in enumerate(zip(checked, trained, strict=True)):
+                other = array[array != UNIT_WEIGHT]
+                if not is_trained and other.size:
+                    raise ValueError(
+                        f"{name}[{stage}] must be {UNIT_WEIGHT} in a stage of density "
+                        f"{densities[stage]}, not {other[0]}"
+                    )
+            object.__setattr__(self, name, checked)
+        self._check_count("growth_shifts", self.growth_shifts)
+        for stage, shift in enumerate(self.growth_shifts):
+            if shift not in GROWTH_SHIFTS:
+                raise ValueError(f"growth_shifts[{stage}] must be 0 or 1, not {shift}")
+        if not 0 <= self.input_shift <= MOST_INPUT_SHIFT:
+            raise ValueError(f"input_shift must be between 0 and {MOST_INPUT_SHIFT}, not {self.input_shift}")
+
+    @cached_property
+    def float_weights(self) -> list[tuple[npt.NDArray[np.int64], Float32 | None, Float32 | None]]:
+        """For each stage the indices of partners, and own and cross weights float32[width, 1] with what the stage
+        divides by; None where all are one."""
+        indices = np.arange(self.pattern.width)
+        return [
+            (indices ^ distance, _in_float(own, FRACTION_BITS + shift), _in_float(cross, FRACTION_BITS + shift))
+            for distance, own, cross, shift in zip(
+                self.pattern.distances, self.own, self.cross, self.growth_shifts, strict=True
+            )
+        ]
+
+    def _check_count(self, name: str, values: tuple) -> None:
+        if len(values) != self.pattern.stages:
+            raise ValueError(f"{name} must be {self.pattern.stages}, one for each stage, not {len(values)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Finish:
+    """How values become codes: ``clip(rint((value + bias) * scale) + zero_point, low, high)``.
+
+    Attributes
+    ----------
+    bias : int16[outputs]
+    scale : float32[outputs]
+    zero_point, low, high : int
+        int8 codes, ``low <= high``.
+
+    Raises
+    ------
+    TypeError
+        If the biases are not integers, or the scales not float32.
+    ValueError
+        If a bias needs more than 16 bits, a scale is negative or not finite, a code has more than 8 bits, or the shapes
+        differ.
+    """
+
+    bias: Int16
+    scale: Float32
+    zero_point: int
+    low: int = -128
+    high: int = 127
+
+    def __post_init__(self) -> None:
+        bias = _checked("bias", self.bias, (len(self.bias),), np.int16)
+        object.__setattr__(self, "bias", bias)
+        # Refuses scales and codes as every requantisation does.
+        requantise(np.zeros(bias.shape, np.int32), self.parameters, self.zero_point, self.low, self.high)
+
+    @property
+    def parameters(self) -> npt.NDArray[np.uint64]:
+        """The parameters of the requantiser: uint64[outputs], see :func:`~.requant.pack_parameters`."""
+        return pack_parameters(self.bias.astype(np.int32), self.scale)
+
+    @property
+    def shift(self) -> int | None:
+        """k if all scales are ``2**-k``, k from 0 to 7, so that a shift replaces the multiplication; else None."""
+        shifts = range(MOST_FINISH_SHIFT + 1)
+        return next((shift for shift in shifts if (self.scale == np.float32(2.0**-shift)).all()), None)
+
+
+def _in_float(weights: Int8, shift: int) -> Float32 | None:
+    """``weights / 2**shift`` as a column; None where all are one."""
+    column = np.ldexp(weights[:, np.newaxis].astype(np.float32), -shift)
+    return None if (column == 1).all() else column
+
+
+def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    """Integers of a shape as ``dtype``."""
+    array, limits = np.asarray(array), np.iinfo(dtype)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, not {array.dtype}")
+    if array.shape != shape:
+        raise ValueError(f"{name} must have the shape {shape}, not {array.shape}")
+    outside = array[(array < limits.min) | (array > limits.max)]
+    if outside.size:
+        raise ValueError(f"{name} must be between {limits.min} and {limits.max}, not {outside[0]}")
+    return array.astype(dtype)
 
 
 def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
@@ -170,3 +328,136 @@ def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
         entering.append(result)
     kept = entering[-1][: pattern.outputs, : pattern.inputs]
     return np.vectorize(lambda numerator: Fraction(int(numerator), 1 << bits[-1]), otypes=[object])(kept)
+
+
+# How a butterfly's weights lie in the words of hardware that is built for a larger one.
+#
+# Hardware for a pattern runs every function whose stages are among its own, in their order: the other stages pass
+# values on.
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A function on hardware for a pattern.
+
+    Attributes
+    ----------
+    words : int8[positions, columns, lanes]
+        Of weights, for each word of a pixel. Every stage of the hardware has a column for each trained weight, own ones
+        first. A partner within the word is multiplied in its own lane.
+    halves, skips : int
+        Bits, the first stage's (skip's) lowest: see :class:`~lutterfly.hdl.butterfly.butterfly.Butterfly`.
+    """
+
+    words: Int8
+    halves: int
+    skips: int
+
+
+def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
+    """Place a function on hardware.
+
+    Parameters
+    ----------
+    stages : Stages
+    hardware : Pattern
+    lanes : int
+        Values in a word, a power of two.
+
+    Raises
+    ------
+    ValueError
+        If the hardware has no stage of a distance, or not in that order, if a stage there has fewer weights, or a skip
+        is not there.
+    """
+    of_stage = stages_on(stages.pattern, hardware)
+    positions = pixel_words(stages.pattern.width, lanes)
+    halves = sum(stages.growth_shifts[stage] << index for index, stage in of_stage.items())
+    columns = []
+    for index, is_own, order in _columns(hardware, lanes):
+        stage = of_stage.get(index)
+        if stage is None:
+            weights = np.full(stages.pattern.width, UNIT_WEIGHT if is_own else 0, np.int8)
+        else:
+            weights = (stages.own if is_own else stages.cross)[stage]
+        columns.append(_words(weights, positions, lanes)[:, order])
+    skips = sum(1 << hardware.skips.index(skip) for skip in _skips_on(stages.pattern, hardware, of_stage))
+    words = np.stack(columns, axis=1) if columns else np.zeros((positions, 0, lanes), np.int8)
+    return Placed(words, halves, skips)
+
+
+def stages_on(pattern: Pattern, hardware: Pattern) -> dict[int, int]:
+    """For each stage of the hardware that a pattern uses, the pattern's stage.
+
+    Raises
+    ------
+    ValueError
+        As :func:`place`.
+    """
+    if pattern.width > hardware.width:
+        raise ValueError(f"channels must be at most {hardware.width}, not {max(pattern.inputs, pattern.outputs)}")
+    used = [index for index, distance in enumerate(hardware.distances) if distance in pattern.distances]
+    order = tuple(hardware.distances[index] for index in used)
+    if order != pattern.distances:
+        raise ValueError(f"distances must be {list(order)}, in this order, not {list(pattern.distances)}")
+    found = {index: stage for stage, index in enumerate(used)}
+    for index, stage in found.items():
+        built, wanted = hardware.densities[index], pattern.densities[stage]
+        if _weights(wanted) > _weights(built):
+            raise ValueError(f"densities[{stage}] must be at most {built}, not {wanted}")
+    _skips_on(pattern, hardware, found)
+    return found
+
+
+def _skips_on(pattern: Pattern, hardware: Pattern, of_stage: dict[int, int]) -> list[tuple[int, int]]:
+    """The hardware's skips that a pattern's are."""
+    on = {stage: index for index, stage in of_stage.items()}
+    skips = [(on[first], on[last]) for first, last in pattern.skips]
+    for skip, built in zip(pattern.skips, skips, strict=True):
+        if built not in hardware.skips:
+            raise ValueError(f"skips must be among {list(hardware.skips)}, and {skip} is {built} there")
+    return skips
+
+
+def _weights(density: Density) -> int:
+    return density.trains_own + density.trains_cross
+
+
+def _columns(hardware: Pattern, lanes: int) -> Iterator[tuple[int, bool, NDArray[np.intp]]]:
+    """For each column of weights its stage, whether it has own weights, and the lane whose result each lane's has."""
+    for index, (distance, density) in enumerate(zip(hardware.distances, hardware.densities, strict=True)):
+        if density.trains_own:
+            yield index, True, np.arange(lanes)
+        if density.trains_cross:
+            yield index, False, np.arange(lanes) ^ lane_exchange(distance, lanes)
+
+
+def _words(weights: Int8, positions: int, lanes: int) -> Int8:
+    """int8[positions, lanes]: one weight for each value."""
+    padded = np.zeros(positions * lanes, np.int8)
+    padded[: len(weights)] = weights
+    return padded.reshape(positions, lanes)
+
+
+def unplace(words: Int8, hardware: Pattern, stages: int) -> tuple[list[Int8], list[Int8]]:
+    """The weights that hardware reads in words, of the stages whose pairs are nearer than ``2**stages``.
+
+    Parameters
+    ----------
+    words : int8[positions, columns, lanes]
+        As :func:`place` makes them, for this many stages; further columns are ignored.
+    hardware : Pattern
+    stages : int
+
+    Returns
+    -------
+    own, cross : list of int8[2**stages]
+        For each of those stages, in the hardware's order.
+    """
+    lanes, width = words.shape[2], 1 << stages
+    unit = np.full(width, UNIT_WEIGHT, np.int8)
+    own, cross = [unit] * hardware.stages, [unit] * hardware.stages
+    for column, (index, is_own, order) in enumerate(_columns(hardware, lanes)):
+        (own if is_own else cross)[index] = words[:, column, order].reshape(-1)[:width]
+    used = [index for index, distance in enumerate(hardware.distances) if distance < width]
+    return [own[index] for index in used], [cross[index] for index in used]

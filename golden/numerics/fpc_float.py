@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .convolution import Int8
-from .fpc_layer import GREATEST_VALUE, LEAST_VALUE, Finish, Stages
-from .requant_float import requantise_float
+from .fpc import GREATEST_VALUE, LEAST_VALUE, Finish, Stages
+from .requant import requantise_float
 
 Float32 = npt.NDArray[np.float32]
 

@@ -14,12 +14,199 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .. import records, registers
+from ..elements import CODE_BITS, run_bytes, tensor_bytes
+from ..isa import COMMAND_BYTES
 from ..units import Queue
 from . import program_check
-from .outline import Outline
-from .prediction import LayerPrediction
-from .queues import CoreProgram
-from .tensors import Port
+from .outline import LayerPrediction, Outline
+
+# Tensors of a program: those that pass between host and accelerator, and those that verification compares.
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or an output of the accelerator: dense codes, NHWC without N, in the arena.
+
+    Attributes
+    ----------
+    name : str
+        Name of the ONNX tensor that passes between host and accelerator.
+    shape : tuple of int
+        (height, width, channels).
+    addresses : tuple of int
+        Of the first byte in the arena; one for each core, where each has samples of its own.
+    onnx_shape : tuple of int
+        Shape of the ONNX tensor for one inference, batch axis included.
+    onnx_axes : tuple of int
+        The ONNX tensor is ``codes.reshape(height, width, channels).transpose(onnx_axes).reshape(share_shape)``, for
+        each address in turn along its first axis.
+    unsigned : bool
+        The ONNX tensor is uint8: its value is the code plus 128.
+    bits : int
+        Of an element, see :mod:`~lutterfly.golden.elements`.
+    """
+
+    name: str
+    shape: tuple[int, int, int]
+    addresses: tuple[int, ...]
+    onnx_shape: tuple[int, ...]
+    onnx_axes: tuple[int, int, int]
+    unsigned: bool
+    bits: int = CODE_BITS
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the arena, at each address."""
+        return tensor_bytes(self.shape, self.bits)
+
+    @property
+    def share_shape(self) -> tuple[int, ...]:
+        """Shape of the part of the ONNX tensor that lies at one address."""
+        return (self.onnx_shape[0] // len(self.addresses), *self.onnx_shape[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenTensor:
+    """A tensor of the graph, or a part of one, that lies in feature memory once a compute command has completed.
+
+    Attributes
+    ----------
+    name : str
+        Name in the quantised graph.
+    command : int
+        Index in the body's compute queue of the command that completes it.
+    address : int
+        Feature address of element (0, 0, 0), in bytes.
+    row_pitch, pixel_pitch : int
+        Bytes from row to row and from pixel to pixel; channels are contiguous.
+    shape : tuple of int
+        (height, width, channels).
+    bits : int
+        Of an element.
+    order : tuple of int
+        Which channel of the model's tensor each channel is; empty if the order is the model's.
+    row, channel : int
+        Where the part begins in the tensor.
+    """
+
+    name: str
+    command: int
+    address: int
+    row_pitch: int
+    pixel_pitch: int
+    shape: tuple[int, int, int]
+    bits: int = CODE_BITS
+    order: tuple[int, ...] = ()
+    row: int = 0
+    channel: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of its elements, without gaps between them."""
+        return tensor_bytes(self.shape, self.bits)
+
+
+@dataclass(frozen=True, slots=True)
+class SpilledTensor:
+    """A tensor of the graph, or a part of one, that is never whole in feature memory: dense codes in the arena once a
+    run has ended.
+
+    Attributes
+    ----------
+    name : str
+        Name in the quantised graph.
+    address : int
+        Of the first byte in the arena.
+    shape : tuple of int
+        (height, width, channels).
+    bits : int
+        Of an element.
+    order : tuple of int
+        Which channel of the model's tensor each channel is; empty if the order is the model's.
+    row, channel : int
+        Where the part begins in the tensor.
+    pixel_pitch : int
+        Bytes from pixel to pixel, where other channels lie between them; 0 where none do.
+    """
+
+    name: str
+    address: int
+    shape: tuple[int, int, int]
+    bits: int = CODE_BITS
+    order: tuple[int, ...] = ()
+    row: int = 0
+    channel: int = 0
+    pixel_pitch: int = 0
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in the arena, from its first to its last."""
+        height, width, channels = self.shape
+        own = run_bytes(channels, self.bits)
+        return (height * width - 1) * (self.pixel_pitch or own) + own
+
+
+# The commands of a core, by queue and run.
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgram:
+    """What one queue executes in a run.
+
+    Attributes
+    ----------
+    commands : bytes
+        Of 64 bytes each, END last.
+    address : int
+        Where they lie in the arena; a multiple of 64.
+    """
+
+    commands: bytes
+    address: int
+
+    def __len__(self) -> int:
+        """How many commands there are."""
+        return len(self.commands) // COMMAND_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """What the queues of a core execute in one run.
+
+    Attributes
+    ----------
+    dma, compute : QueueProgram
+    """
+
+    dma: QueueProgram
+    compute: QueueProgram
+
+    def __getitem__(self, queue: Queue) -> QueueProgram:
+        return self.dma if queue is Queue.DMA else self.compute
+
+
+@dataclass(frozen=True, slots=True)
+class CoreProgram:
+    """What one core executes.
+
+    Attributes
+    ----------
+    prologue, body : Queues
+        Run once after loading and after a soft reset; run for every inference.
+    layers : tuple of LayerPrediction
+        In order of execution.
+    written : tuple of WrittenTensor
+        What verification finds in its feature memory.
+    spilled : tuple of SpilledTensor
+        What it finds in the arena.
+    """
+
+    prologue: Queues
+    body: Queues
+    layers: tuple[LayerPrediction, ...]
+    written: tuple[WrittenTensor, ...]
+    spilled: tuple[SpilledTensor, ...] = ()
+
 
 MAGIC = b"LUTPROG\n"
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both

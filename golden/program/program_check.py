@@ -14,10 +14,8 @@ from ..isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
 from ..units import MOST_CORES, Queue
 
 if TYPE_CHECKING:
-    from .prediction import LayerPrediction
-    from .program import Program
-    from .queues import CoreProgram, QueueProgram
-    from .tensors import Port, WrittenTensor
+    from .outline import LayerPrediction
+    from .program import CoreProgram, Port, Program, QueueProgram, WrittenTensor
 
 #: Cycles are counted in a register.
 _CYCLES = 1 << 32

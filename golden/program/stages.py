@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from ..isa import COMMAND_BYTES, END, LOAD
 from ..units import Queue
-from .program import Program
-from .queues import QueueProgram, Queues
+from .program import Program, QueueProgram, Queues
 
 #: Where constants may be cut: what each local memory writes at a time divides it.
 CUT_BYTES = 256

@@ -64,7 +64,7 @@ def issue_rounds(
     rounds : int
         How often these windows come, one round after the other.
     limit : int
-        See :func:`~lutterfly.golden.timing.depths.backlog_limit`.
+        See :func:`~lutterfly.golden.timing.latencies.backlog_limit`.
     begins : bool
         The first of them is the first of its command, and its results take a cycle more.
     is_burst : bool

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from ..config import Config
 from ..engines import specification_of
 from ..engines.specification import comes_too_early
-from .depths import backlog_limit
 from .issue import command_parts, issue_rounds
-from .latencies import finish_latency, landing_latency
+from .latencies import backlog_limit, finish_latency, landing_latency
 from .overheads import OVERHEADS
 
 

@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
-from ...golden.timing.depths import COLLECTED_BURSTS
+from ...golden.timing.latencies import COLLECTED_BURSTS
 from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo, remains
 from .axi import BEATS_BITS, INCREMENTING, axi4_signature

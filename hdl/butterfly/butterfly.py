@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.numerics.butterfly import Pattern, pixel_words
-from ...golden.numerics.fpc_layer import MOST_INPUT_SHIFT, VALUE_BITS
+from ...golden.numerics.fpc import MOST_INPUT_SHIFT, VALUE_BITS
 from ..parts.device import Multiplier
 from ..parts.pipeline import delay, spread
 from .pair_line import SETTING_LATENCY, values_layout

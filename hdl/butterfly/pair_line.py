@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.numerics.fpc_layer import VALUE_BITS
+from ...golden.numerics.fpc import VALUE_BITS
 from ..parts.pipeline import spread
 
 __all__ = ["SETTING_LATENCY", "PairLine", "values_layout"]

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.engines.fpc import ROUND_LATENCY
 from ...golden.numerics.butterfly import Density, lane_exchange
-from ...golden.numerics.fpc_layer import FRACTION_BITS, VALUE_BITS
+from ...golden.numerics.fpc import FRACTION_BITS, VALUE_BITS
 from ..parts.device import MULTIPLIER_LATENCY, MultiplierColumns
 from ..parts.pipeline import delay
 from .pair_line import PairLine, values_layout

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.engines.fpc import ROUND_LATENCY
-from ...golden.numerics.fpc_layer import FRACTION_BITS, VALUE_BITS
+from ...golden.numerics.fpc import FRACTION_BITS, VALUE_BITS
 from ..parts.pipeline import spread
 from .pair_line import SETTING_LATENCY, values_layout
 

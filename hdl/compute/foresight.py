@@ -12,7 +12,7 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
-from ...golden.timing.depths import RESULT_WINDOWS, backlog_limit, window_results
+from ...golden.timing.latencies import RESULT_WINDOWS, backlog_limit, window_results
 from ..engines.fields import further_results, most_further
 from ..engines.finish import has_whole_finish, is_whole
 from ..parts.assertions import Assertions

@@ -7,8 +7,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
-from ...golden.fields import fields_end
-from ...golden.isa import Opcode
+from ...golden.isa import Opcode, fields_end
 from ...golden.units import ErrorCode
 from ..parts.isa import view
 

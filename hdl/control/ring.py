@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 from ...golden import isa, registers
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
-from ...golden.timing.depths import WORDS_AHEAD
+from ...golden.timing.latencies import WORDS_AHEAD
 from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.fifo import Fifo, remains

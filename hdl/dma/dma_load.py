@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.timing.depths import BEATS_AHEAD, load_beats
+from ...golden.timing.latencies import BEATS_AHEAD, load_beats
 from ...golden.units import ErrorCode, Unit
 from ..bus.axi import ReadSignature, Response
 from ..bus.burst import BurstSplitter

@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 from ...golden import isa
 from ...golden.config import Config
 from ...golden.memories import LocalMemory, memories
-from ...golden.timing.depths import PIECES_AHEAD
+from ...golden.timing.latencies import PIECES_AHEAD
 from ..parts.fifo import Fifo
 from ..parts.isa import INDEX_BITS, field_shape
 from .loop_nest import LoopNest, Nest

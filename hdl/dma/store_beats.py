@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.timing.depths import WORDS_IN_FLIGHT
+from ...golden.timing.latencies import WORDS_IN_FLIGHT
 from ..bus.axi import BEATS_BITS, write_beat_layout
 from ..parts.assertions import Assertions
 from ..parts.fifo import Fifo, counted, remains

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.engines import FPC
 from ...golden.engines.fpc import SHIFT
-from ...golden.numerics.fpc_layer import MOST_FINISH_SHIFT
+from ...golden.numerics.fpc import MOST_FINISH_SHIFT
 from ..parts.pipeline import delay, spread
 from .finish import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 
-from ...golden.link import rates
+from ...golden.link import frames
 
 __all__ = ["last_cycle"]
 
@@ -22,7 +22,7 @@ def last_cycle(m: Module, bit_time: Value, part_bits: int, *, begins: Value) -> 
     begins : Value
         The next cycle is the first one of a time, whatever is at hand.
     """
-    left = Signal(range(rates.MOST_BIT_TIME + (1 << part_bits)), name="left", reset_less=True)
+    left = Signal(range(frames.MOST_BIT_TIME + (1 << part_bits)), name="left", reset_less=True)
     ends, again = Signal(name="ends"), Signal(name="again")
     part, whole = left[:part_bits], left[part_bits:]
     m.d.comb += [ends.eq(whole == 1), again.eq(ends | begins)]

@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
-from ...golden.link import rates
+from ...golden.link import frames
 from ...golden.link.frames import Identity
 from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operation
 from ..bus.axi import axi4_lite_signature
@@ -69,17 +69,17 @@ class Bridge(wiring.Component):
     """
 
     def __init__(self, *, clock_hz: int, arena_bytes: int, register_bits: int, rate_timeout: int | None = None):
-        self.initial_bit_time = rates.bit_time(clock_hz, rates.INITIAL_RATE)
+        self.initial_bit_time = frames.bit_time(clock_hz, frames.INITIAL_RATE)
         self.clock_hz = clock_hz
         self.arena_bytes = arena_bytes
         self.register_bits = register_bits
-        self.rate_timeout = rates.rate_timeout_cycles(clock_hz) if rate_timeout is None else rate_timeout
+        self.rate_timeout = frames.rate_timeout_cycles(clock_hz) if rate_timeout is None else rate_timeout
         self.address_bits = ceil_log2(arena_bytes)
         super().__init__(
             {
                 "received": In(push_signature(received_layout())),
                 "sent": Out(stream.Signature(8)),
-                "bit_time": Out(range(rates.MOST_BIT_TIME + 1), init=self.initial_bit_time),
+                "bit_time": Out(range(frames.MOST_BIT_TIME + 1), init=self.initial_bit_time),
                 "interrupt": In(1),
                 "control": Out(axi4_lite_signature(register_bits)),
                 "host": Out(HostSignature(self.address_bits)),

@@ -1,4 +1,4 @@
-"""COBS, from the line: what :func:`lutterfly.golden.link.cobs.decode` does, a byte at a time."""
+"""COBS, from the line: what :func:`lutterfly.golden.link.frames.decode` does, a byte at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.link import cobs
+from ...golden.link import frames
 from ..parts.fifo import push_signature
 from .uart_receiver import received_layout
 
@@ -35,7 +35,7 @@ class CobsDecoder(wiring.Component):
     output : Out(push_signature of decoded_layout)
     """
 
-    def __init__(self, *, block_bytes: int = cobs.BLOCK_BYTES):
+    def __init__(self, *, block_bytes: int = frames.BLOCK_BYTES):
         self.block_bytes = block_bytes
         super().__init__(
             {"input": In(push_signature(received_layout())), "output": Out(push_signature(decoded_layout()))}
@@ -52,7 +52,7 @@ class CobsDecoder(wiring.Component):
         with m.If(self.input.valid):
             with m.If(received.error):
                 m.d.sync += [begun.eq(1), damaged.eq(1)]
-            with m.Elif(received.byte == cobs.DELIMITER):
+            with m.Elif(received.byte == frames.DELIMITER):
                 m.d.sync += [
                     *(flag.eq(0) for flag in (left, begun, owes_zero, damaged)),
                     self.output.valid.eq(begun),

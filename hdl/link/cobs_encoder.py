@@ -1,4 +1,4 @@
-"""COBS, to the line: what :func:`lutterfly.golden.link.cobs.encode` does, a block at a time."""
+"""COBS, to the line: what :func:`lutterfly.golden.link.frames.encode` does, a block at a time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.link import cobs
+from ...golden.link import frames
 from ..parts.device import RAM_LATENCY, Ram
 
 __all__ = ["CobsEncoder", "plain_layout"]
@@ -38,7 +38,7 @@ class CobsEncoder(wiring.Component):
     output : Out(stream of 8 bits)
     """
 
-    def __init__(self, *, block_bytes: int = cobs.BLOCK_BYTES):
+    def __init__(self, *, block_bytes: int = frames.BLOCK_BYTES):
         self.block_bytes = block_bytes
         super().__init__({"input": In(stream.Signature(plain_layout())), "output": Out(stream.Signature(8))})
 
@@ -81,7 +81,7 @@ class CobsEncoder(wiring.Component):
                         m.d.sync += [output.valid.eq(1), output.payload.eq(1), last_is_zero.eq(0)]
                         m.next = "SEND"
                     with m.Elif(last):
-                        m.d.sync += [output.valid.eq(1), output.payload.eq(cobs.DELIMITER), count.eq(0)]
+                        m.d.sync += [output.valid.eq(1), output.payload.eq(frames.DELIMITER), count.eq(0)]
                         m.next = "END"
                     with m.Else():
                         m.d.sync += count.eq(0)

@@ -7,7 +7,7 @@ from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.link import cobs
+from ...golden.link import frames
 from ...golden.link.frames import CRC_BYTES, FIELDS, LEAST_BYTES
 from ...golden.link.operations import MAX_DATA, WORD_BYTES
 from ..parts.device import RAM_LATENCY, Ram
@@ -93,7 +93,7 @@ class FrameIntake(wiring.Component):
         # What has begun while nobody listened is let go to its end.
         skips, is_delimiter = Signal(), Signal()
         m.d.comb += [
-            is_delimiter.eq((received.payload.byte == cobs.DELIMITER) & ~received.payload.error),
+            is_delimiter.eq((received.payload.byte == frames.DELIMITER) & ~received.payload.error),
             decoder.input.valid.eq(received.valid & self.listens & ~skips),
             decoder.input.payload.eq(received.payload),
         ]

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.link import rates
+from ...golden.link import frames
 from ...golden.link.operations import MAX_DATA, RULES, WORD_BYTES, Counts, Operation, Status
 from .frame_intake import header_layout
 
@@ -74,7 +74,7 @@ class RequestCheck(wiring.Component):
         of_arena, of_registers = self._elaborate_addresses(m)
         is_rate = Signal(reset_less=True)
         # Both limits are powers of two, or one less: no carry.
-        least, most = ceil_log2(rates.LEAST_BIT_TIME), ceil_log2(rates.MOST_BIT_TIME)
+        least, most = ceil_log2(frames.LEAST_BIT_TIME), ceil_log2(frames.MOST_BIT_TIME)
         m.d.sync += is_rate.eq(self.word[least:].any() & ~self.word[most:].any())
         m.d.comb += rate_is_right.eq((operation != Operation.SET_RATE) | is_rate)
         with m.Switch(operation):

@@ -7,16 +7,16 @@ from amaranth.lib import cdc, data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.link import rates
+from ...golden.link import frames
 from ..parts.fifo import push_signature
 from .bit_timer import last_cycle
 
 __all__ = ["TICKS", "UartReceiver", "received_layout"]
 
 #: Looks at the line in each bit: one a cycle where a bit is as short as it may be.
-TICKS = rates.LEAST_BIT_TIME // rates.PARTS
+TICKS = frames.LEAST_BIT_TIME // frames.PARTS
 #: A tick's time is a bit's with another unit: so many parts of a cycle.
-_TICK_PARTS = rates.PARTS * TICKS
+_TICK_PARTS = frames.PARTS * TICKS
 _BITS = 10
 _MIDDLE = TICKS // 2
 
@@ -39,7 +39,7 @@ class UartReceiver(wiring.Component):
     -------
     rx : In(1)
     bit_time : In(16)
-        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.rates`; it may change between bytes.
+        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.frames`; it may change between bytes.
     output : Out(push_signature of received_layout)
     """
 
@@ -47,7 +47,7 @@ class UartReceiver(wiring.Component):
         super().__init__(
             {
                 "rx": In(1, init=1),
-                "bit_time": In(range(rates.MOST_BIT_TIME + 1)),
+                "bit_time": In(range(frames.MOST_BIT_TIME + 1)),
                 "output": Out(push_signature(received_layout())),
             }
         )

@@ -7,7 +7,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.link import rates
+from ...golden.link import frames
 from .bit_timer import last_cycle
 
 __all__ = ["UartTransmitter"]
@@ -24,7 +24,7 @@ class UartTransmitter(wiring.Component):
     -------
     input : In(stream of 8 bits)
     bit_time : In(16)
-        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.rates`; a byte has that of the cycle before it is
+        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.frames`; a byte has that of the cycle before it is
         taken, to its end.
     tx : Out(1)
         High while nothing is sent.
@@ -34,7 +34,7 @@ class UartTransmitter(wiring.Component):
         super().__init__(
             {
                 "input": In(stream.Signature(8)),
-                "bit_time": In(range(rates.MOST_BIT_TIME + 1)),
+                "bit_time": In(range(frames.MOST_BIT_TIME + 1)),
                 "tx": Out(1, init=1),
             }
         )
@@ -43,7 +43,7 @@ class UartTransmitter(wiring.Component):
         m = Module()
         bits, bits_left = Signal(_BITS - 1, reset_less=True), Signal(range(_BITS))
         busy, bit_time = Signal(), Signal.like(self.bit_time, reset_less=True)
-        ends = last_cycle(m, bit_time, ceil_log2(rates.PARTS), begins=~busy)
+        ends = last_cycle(m, bit_time, ceil_log2(frames.PARTS), begins=~busy)
         m.d.comb += self.input.ready.eq(~busy)
         is_over = busy & ends & (bits_left == 0)
         with m.If(~busy | is_over):

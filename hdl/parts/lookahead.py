@@ -8,7 +8,7 @@ from amaranth.hdl import Module, ShapeLike, Signal
 from amaranth.lib import memory, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from ...golden.timing.depths import LOOKAHEAD
+from ...golden.timing.latencies import LOOKAHEAD
 from .assertions import Assertions
 from .fifo import push_signature, remains
 

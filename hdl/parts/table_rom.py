@@ -10,7 +10,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from ...golden.transfer.half_table import HalfTable, check_entries, halve
+from ...golden.transfer.tables import HalfTable, check_entries, halve
 from .device import RAM_LATENCY, Rom
 from .pipeline import delay
 
@@ -44,7 +44,7 @@ class TableRom(wiring.Component):
     Attributes
     ----------
     half : HalfTable or None
-        What is stored, if it is half; see :func:`lutterfly.golden.transfer.half_table.halve`.
+        What is stored, if it is half; see :func:`lutterfly.golden.transfer.tables.halve`.
     stored_entries, latency : int
 
     Members

@@ -10,8 +10,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.machine.packing import packs, shares_bytes
-from ...golden.timing.depths import burst_results
+from ...golden.machine.landings import packs, shares_bytes
+from ...golden.timing.latencies import burst_results
 from ..engines import COMPONENTS
 from ..engines.fields import further_pitch, further_results, most_further
 from ..engines.finish import has_whole_finish, is_whole

@@ -7,7 +7,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
 from ...golden.elements import NARROW_BITS
-from ...golden.timing.depths import RESULT_WINDOWS, result_windows
+from ...golden.timing.latencies import RESULT_WINDOWS, result_windows
 from ..engines.engine import ACCUMULATOR_BITS
 from ..engines.finish import has_whole_finish, values_layout
 from ..parts.device import RAM_LATENCY

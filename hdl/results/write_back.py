@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.machine.packing import packs
+from ...golden.machine.landings import packs
 from ...golden.units import ErrorCode, Unit
 from ..engines.finish import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout

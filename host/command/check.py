@@ -7,8 +7,7 @@ from typing import Any
 
 from ...golden.isa import Opcode
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import LayerOutline, Row
-from ...golden.program.prediction import LayerPrediction
+from ...golden.program.outline import LayerOutline, LayerPrediction, Row
 from ...golden.units import Queue
 from ..files.phrases import tables_text
 from ..program import Outcome

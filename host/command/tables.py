@@ -23,7 +23,7 @@ def table(
     progress: Progress,
 ) -> Answer:
     """Compute a transfer table, and write its ROM as Verilog."""
-    from ...golden.transfer import scheme_names
+    from ...golden.transfer.schemes import parse
     from .. import report as reports
     from ..transfer import answer, facts, pointwise, verilog
     from ..transfer import operators as chains
@@ -34,7 +34,7 @@ def table(
             "operator or model must be given, and not both: --operator Tanh, or --model FILE with a chain of pointwise "
             "operators; --operator Identity requantises"
         )
-    schemes = scheme_names.parse(source), scheme_names.parse(target)
+    schemes = parse(source), parse(target)
     there_are = BlockRams.parse(limit) if limit else None
     if plot:
         reports.check_ending(plot, "plot")

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.program.program import Program
-from ...golden.program.queues import Queues
+from ...golden.program.program import Program, Queues
 from ...golden.registers import core_name, register_map
 from ...golden.timing.latencies import reset_cycles
 from ...golden.units import ErrorCode, Queue, Unit

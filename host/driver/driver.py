@@ -9,8 +9,7 @@ import numpy as np
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.program.program import Program
-from ...golden.program.queues import Queues
+from ...golden.program.program import Program, Queues
 from ...golden.program.stages import Stage, stages
 from ...golden.units import ErrorCode, Unit
 from . import ports

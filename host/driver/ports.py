@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ...golden.machine.tensors import tensor_codes, tensor_image
-from ...golden.program.tensors import Port
+from ...golden.machine.images import tensor_codes, tensor_image
+from ...golden.program.program import Port
 
 #: What is added to an int8 code for the value of an unsigned tensor.
 _SHIFT = 128

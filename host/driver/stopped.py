@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...golden.isa import COMMAND_BYTES, Opcode
-from ...golden.program.program import Program
-from ...golden.program.queues import CoreProgram, Queues
+from ...golden.program.program import CoreProgram, Program, Queues
 from ...golden.registers import error_fields
 from ...golden.units import WITH_ADDRESS, ErrorCode, Queue, Unit, remedy
 from .errors import AcceleratorError

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
-from ...golden.program.program import Program
-from ...golden.program.queues import Queues
+from ...golden.program.program import Program, Queues
 from .turns import Turns
 
 

@@ -12,7 +12,7 @@ from .tensor import Int8
 @dataclass(frozen=True, eq=False)
 class CodeFinish:
     """What becomes of codes. (How values become codes is another matter, see
-    :class:`~lutterfly.golden.numerics.fpc_layer.Finish`.)
+    :class:`~lutterfly.golden.numerics.fpc.Finish`.)
 
     Attributes
     ----------

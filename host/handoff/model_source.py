@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...golden.program.program import Program
-from ...golden.program.queues import Queues
+from ...golden.program.program import Port, Program, Queues
 from ...golden.program.stages import Stage, stages
-from ...golden.program.tensors import Port
 from ...golden.units import Queue
 from ..driver.driver import cycle_limit
 from . import c_text

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...golden.link.frames import Frame, Identity
+from ...golden.link.frames import INITIAL_RATE, Frame, Identity
 from ...golden.link.operations import LINK_VERSION, MAX_DATA, Operation, Status
-from ...golden.link.rates import INITIAL_RATE
 from .errors import LinkError
 
 _AGAIN = "generate the board's bitstream again with this release"

@@ -7,10 +7,9 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 
-from ...golden.link import cobs, rates
-from ...golden.link.frames import Frame, Identity, pack_word
+from ...golden.link import frames
+from ...golden.link.frames import INITIAL_RATE, Frame, Identity, pack_word
 from ...golden.link.operations import Operation
-from ...golden.link.rates import INITIAL_RATE
 from .answers import identity, result, silence
 from .errors import LinkError, PortError
 from .exchange import Exchange
@@ -143,7 +142,7 @@ class Client:
         frame = self._frame(Operation.WRITE, 0, bytes([before[0] ^ 0xFF]))
         content = bytearray(frame.content())
         content[-1] ^= 1
-        wrong = cobs.encode(bytes(content) + pack_word(frame.crc)) + bytes([cobs.DELIMITER])
+        wrong = frames.encode(bytes(content) + pack_word(frame.crc)) + bytes([frames.DELIMITER])
         refused = self._exchange.refuses(wrong, self.patience.limit_s(frame, self.rate))
         return refused and self.request(Operation.READ, 0, length=1) == before
 
@@ -187,7 +186,7 @@ class Client:
         """Go on at the first wanted rate that works; those that do not are not tried again."""
         while self._wanted:
             rate, *others = self._wanted
-            bit_time = pack_word(rates.bit_time(self.identity.clock_hz, rate))
+            bit_time = pack_word(frames.bit_time(self.identity.clock_hz, rate))
             # If its answer is lost, the board is there already.
             self._ask(self._frame(Operation.SET_RATE, data=bit_time), self.rate, rate, INITIAL_RATE)
             if self._works(rate):
@@ -211,7 +210,7 @@ class Client:
         self.rate = INITIAL_RATE
         self._exchange.use(INITIAL_RATE)
         frame = self._frame(Operation.IDENTIFY)
-        limit = self._clock() + 2 * rates.RATE_TIMEOUT_S * self.patience.slowness
+        limit = self._clock() + 2 * frames.RATE_TIMEOUT_S * self.patience.slowness
         while self._clock() < limit:
             if self._exchange.send(frame, self.patience.limit_s(frame, INITIAL_RATE), afresh=True, patient=True):
                 return
@@ -223,10 +222,10 @@ class Client:
     def _fits(self, rate: int) -> bool:
         """Whether the board's clock makes the rate well enough."""
         try:
-            parts = rates.bit_time(self.identity.clock_hz, rate)
+            parts = frames.bit_time(self.identity.clock_hz, rate)
         except ValueError:
             return False
-        return abs(rates.PARTS * self.identity.clock_hz / parts / rate - 1) <= _MOST_ERROR
+        return abs(frames.PARTS * self.identity.clock_hz / parts / rate - 1) <= _MOST_ERROR
 
     def _frame(self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None) -> Frame:
         self._sequence = (self._sequence + 1) % (1 << 16)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...golden.link import cobs
-from ...golden.link.frames import DamagedFrameError, Frame
+from ...golden.link import frames
+from ...golden.link.frames import INITIAL_RATE, DamagedFrameError, Frame
 from ...golden.link.operations import Operation
-from ...golden.link.rates import INITIAL_RATE
 from .line import Line
 
-_DELIMITER = bytes([cobs.DELIMITER])
+_DELIMITER = bytes([frames.DELIMITER])
 #: How many times longer, at most.
 _PATIENCE = 8
 

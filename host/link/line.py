@@ -7,7 +7,7 @@ import errno
 from types import ModuleType
 from typing import Protocol
 
-from ...golden.link.rates import INITIAL_RATE
+from ...golden.link.frames import INITIAL_RATE
 from ...synth.extras import missing
 from .errors import PortError
 

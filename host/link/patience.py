@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ...golden.link.frames import LEAST_BYTES, Frame
+from ...golden.link.frames import LEAST_BYTES, RATE_TIMEOUT_S, Frame
 from ...golden.link.operations import Operation
-from ...golden.link.rates import RATE_TIMEOUT_S
 
 #: What an adapter and the system may take beside the line itself.
 LATENCY_S = 0.25

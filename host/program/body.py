@@ -9,7 +9,7 @@ from ...golden.config import Config
 from ...golden.engines import decode
 from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.program.outline import NONE, QueueOutline
-from ...golden.timing.bus import burst_beats
+from ...golden.timing.latencies import burst_beats
 
 
 @dataclass(frozen=True, eq=False, slots=True)

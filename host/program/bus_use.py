@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...golden.config import Config
 from ...golden.isa import Opcode
-from ...golden.timing.bus import command_beats
+from ...golden.timing.latencies import command_beats
 from ...golden.units import Queue
 from .body import BodyCommand, bus_beats
 

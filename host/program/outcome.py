@@ -9,10 +9,8 @@ from functools import cached_property
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import NONE, Block, CoreOutline, LayerOutline, Outline, Residence, Row
-from ...golden.program.prediction import LayerPrediction
-from ...golden.program.program import Program
-from ...golden.program.queues import CoreProgram
+from ...golden.program.outline import NONE, Block, CoreOutline, LayerOutline, LayerPrediction, Outline, Residence, Row
+from ...golden.program.program import CoreProgram, Program
 from ...golden.units import Queue
 from .body import BodyCommand, read_queue
 from .bus_use import BusUse

@@ -10,8 +10,7 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
 from ...golden.memories import LocalMemory
-from ...golden.program.outline import Block, LayerOutline
-from ...golden.program.prediction import LayerPrediction
+from ...golden.program.outline import Block, LayerOutline, LayerPrediction
 from ...golden.program.program import Program
 from ...golden.units import Queue
 from ..program import ConstantMemory, Outcome, bus_bytes

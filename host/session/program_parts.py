@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime
 from google.protobuf.message import DecodeError
 
-from ...golden.program.tensors import Port
+from ...golden.program.program import Port
 from ..driver.ports import port_dtype
 from ..model.runtime import RUNTIME_ERRORS, reason_of
 from .loaded import Loaded

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...golden.elements import BINARY_BITS, CODE_BITS
-from ...golden.program.program import Program
-from ...golden.program.tensors import SpilledTensor, WrittenTensor
+from ...golden.program.program import Program, SpilledTensor, WrittenTensor
 from ..graph import Graph
 
 #: What elements are called by their bits.

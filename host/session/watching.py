@@ -8,10 +8,8 @@ import numpy as np
 
 from ...golden.config import Config
 from ...golden.isa import COMMAND_BYTES, Opcode
-from ...golden.machine.parts import Part, of_shares
-from ...golden.program.program import Program
-from ...golden.program.queues import CoreProgram
-from ...golden.program.tensors import WrittenTensor
+from ...golden.machine.images import Part, of_shares
+from ...golden.program.program import CoreProgram, Program, WrittenTensor
 from ..driver.driver import Driver
 from ..driver.transport import Transport
 from ..graph import Int8

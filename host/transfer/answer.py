@@ -6,7 +6,7 @@ import io
 
 import numpy as np
 
-from ...golden.transfer.scheme_names import name_of
+from ...golden.transfer.schemes import name_of
 from .facts import TableFacts
 
 #: Codes that are shown of a table, evenly spaced, besides the last.

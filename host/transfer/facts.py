@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from amaranth.hdl import Shape
 
-from ...golden.transfer.scheme_names import name_of
-from ...golden.transfer.schemes import Codes, Float32, Scheme
-from ...golden.transfer.transfer_table import Operator, transfer_table
+from ...golden.transfer.schemes import Codes, Float32, Scheme, name_of
+from ...golden.transfer.tables import Operator, transfer_table
 from ...hdl.parts.table_rom import TableRom
 from .block_rams import block_rams
 
@@ -81,7 +80,7 @@ def tabulate_chain(name: str, operator: Operator, source: Scheme, target: Scheme
     Raises
     ------
     TypeError, ValueError
-        As :func:`~lutterfly.golden.transfer.transfer_table.transfer_table`, and what ``operator`` raises.
+        As :func:`~lutterfly.golden.transfer.tables.transfer_table`, and what ``operator`` raises.
     """
     inputs, kept = source.dequantise(source.codes), []
 

@@ -7,7 +7,7 @@ import html
 import numpy as np
 import plotly.graph_objects as go
 
-from ...golden.transfer.scheme_names import name_of
+from ...golden.transfer.schemes import name_of
 from ..report import document, style
 from .facts import TableFacts
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...golden.transfer.scheme_names import name_of
-from ...golden.transfer.schemes import Scheme
+from ...golden.transfer.schemes import Scheme, name_of
 from ...hdl.parts.verilog import to_verilog
 from .facts import TableFacts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...golden.link.rates import INITIAL_RATE
+from ...golden.link.frames import INITIAL_RATE
 from .pins import Pins
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ...golden.numerics.butterfly import Density, Pattern
-from ...golden.numerics.fpc_layer import UNIT_WEIGHT, VALUE_BITS
+from ...golden.numerics.fpc import UNIT_WEIGHT, VALUE_BITS
 
 LEAST, GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
 

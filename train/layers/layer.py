@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...golden.numerics.butterfly import Direction, Pattern
-from ...golden.numerics.fpc_layer import FRACTION_BITS, Finish, Stages
+from ...golden.numerics.fpc import FRACTION_BITS, Finish, Stages
 from .fixed_point import GREATEST, LEAST, FixedPoint, Ranges, default_growth, rotations, rounded, whole_weights, widened
 
 

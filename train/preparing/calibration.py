@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...golden.numerics.fpc_layer import MOST_FINISH_SHIFT, MOST_INPUT_SHIFT, VALUE_BITS
+from ...golden.numerics.fpc import MOST_FINISH_SHIFT, MOST_INPUT_SHIFT, VALUE_BITS
 from ..layers.fixed_point import FixedPoint, Ranges
 from ..layers.layer import FastPointwiseConv2d
 

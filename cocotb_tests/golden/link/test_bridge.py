@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lutterfly.golden.link import rates
+from lutterfly.golden.link import frames
 from lutterfly.golden.link.bridge import Bridge
 from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word
 from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, RULES, Operation, Status
@@ -153,19 +153,19 @@ def test_a_new_client_begins_with_identify(board: Board) -> None:
 def test_rates(board: Board) -> None:
     initial = board.bridge.bit_time
     for parts, status in (
-        (rates.LEAST_BIT_TIME - 1, Status.RATE),
-        (rates.MOST_BIT_TIME + 1, Status.RATE),
-        (rates.MOST_BIT_TIME, Status.OK),
-        (rates.LEAST_BIT_TIME, Status.OK),
+        (frames.LEAST_BIT_TIME - 1, Status.RATE),
+        (frames.MOST_BIT_TIME + 1, Status.RATE),
+        (frames.MOST_BIT_TIME, Status.OK),
+        (frames.LEAST_BIT_TIME, Status.OK),
     ):
         answer = board.ask(Frame(parts & 0xFFFF, Operation.SET_RATE, 0, 0, 4, pack_word(parts)))
         assert answer == Frame(parts & 0xFFFF, Operation.SET_RATE, status)
-    assert board.bridge.bit_time == rates.LEAST_BIT_TIME
+    assert board.bridge.bit_time == frames.LEAST_BIT_TIME
     board.bridge.time_out()
     assert board.bridge.bit_time == initial
     # Its answer was lost: the same request again, at the initial rate, must set the rate again.
-    board.ask(Frame(rates.LEAST_BIT_TIME, Operation.SET_RATE, 0, 0, 4, pack_word(rates.LEAST_BIT_TIME)))
-    assert board.bridge.bit_time == rates.LEAST_BIT_TIME
+    board.ask(Frame(frames.LEAST_BIT_TIME, Operation.SET_RATE, 0, 0, 4, pack_word(frames.LEAST_BIT_TIME)))
+    assert board.bridge.bit_time == frames.LEAST_BIT_TIME
 
 
 def test_wait(board: Board) -> None:

@@ -7,7 +7,7 @@ from cobs import cobs as judge
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from lutterfly.golden.link import cobs
+from lutterfly.golden.link.frames import DELIMITER, decode, encode, encoded_bytes
 
 #: Bytes in which zeros are frequent, and long runs without one too.
 frames = st.lists(
@@ -26,11 +26,11 @@ frames = st.lists(
 @example(b"\x01" * 254 + b"\0")
 @example(b"\0" + b"\x01" * 508 + b"\0\0")
 def test_encoding_is_that_of_the_judge(data: bytes) -> None:
-    encoded = cobs.encode(data)
+    encoded = encode(data)
     assert encoded == judge.encode(data)
-    assert cobs.DELIMITER not in encoded
-    assert len(encoded) <= cobs.encoded_bytes(len(data))
-    assert cobs.decode(encoded) == data
+    assert DELIMITER not in encoded
+    assert len(encoded) <= encoded_bytes(len(data))
+    assert decode(encoded) == data
 
 
 @given(st.lists(st.integers(0, 8) | st.just(255) | st.integers(0, 255), max_size=300).map(bytes))
@@ -44,11 +44,11 @@ def test_what_is_refused_and_decoded_is_so_by_the_judge(encoded: bytes) -> None:
         expected = None
     if expected is None:
         with pytest.raises(ValueError, match="must be"):
-            cobs.decode(encoded)
+            decode(encoded)
     else:
-        assert cobs.decode(encoded) == expected
+        assert decode(encoded) == expected
 
 
 @pytest.mark.parametrize("length", [0, 1, 253, 254, 255, 508, 509, 1040])
 def test_the_longest_encoding_is_as_long_as_said(length: int) -> None:
-    assert len(cobs.encode(b"\x01" * length)) == cobs.encoded_bytes(length)
+    assert len(encode(b"\x01" * length)) == encoded_bytes(length)

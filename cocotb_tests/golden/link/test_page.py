@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lutterfly.golden.link import frames, operations, rates
+from lutterfly.golden.link import frames, operations
 from lutterfly.golden.link.operations import RULES, STATUS_MEANINGS, Operation, Status
 
 PAGE = Path(__file__).parents[3] / "docs" / "link.md"
@@ -57,8 +57,8 @@ def test_numbers_of_the_page() -> None:
         f"at most {operations.MAX_DATA} bytes of data",
         f"{frames.HEADER_BYTES} bytes of header",
         f"{frames.MOST_ENCODED_BYTES:,} bytes",
-        f"{rates.INITIAL_RATE:,} bits a second",
-        f"between {rates.LEAST_BIT_TIME} and {rates.MOST_BIT_TIME:,}",
+        f"{frames.INITIAL_RATE:,} bits a second",
+        f"between {frames.LEAST_BIT_TIME} and {frames.MOST_BIT_TIME:,}",
         f"version {operations.LINK_VERSION} of the link",
     ):
         assert text in page, text

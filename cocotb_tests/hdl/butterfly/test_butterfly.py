@@ -14,9 +14,7 @@ from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.networks.butterflies import random_stages, smaller_pattern
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.numerics.butterfly import Density, Pattern
-from lutterfly.golden.numerics.butterfly_words import place, stages_on
-from lutterfly.golden.numerics.fpc import enter, run_stages
-from lutterfly.golden.numerics.fpc_layer import Stages
+from lutterfly.golden.numerics.fpc import Stages, enter, place, run_stages, stages_on
 from lutterfly.hdl.butterfly.butterfly import Butterfly, settings_layout, step_layout
 
 #: Hardware: its pattern and its lanes.

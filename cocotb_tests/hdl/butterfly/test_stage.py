@@ -13,8 +13,7 @@ from cocotb_tests.support.arrays.borrowed_multipliers import BorrowedMultipliers
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.numerics.butterfly import Density
-from lutterfly.golden.numerics.fpc import round_shift
-from lutterfly.golden.numerics.fpc_layer import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS
+from lutterfly.golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, round_shift
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY
 from lutterfly.hdl.butterfly.stage import Stage
 

@@ -13,7 +13,7 @@ import pytest
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines.fpc import ROUND_LATENCY
-from lutterfly.golden.numerics.fpc_layer import FRACTION_BITS, VALUE_BITS
+from lutterfly.golden.numerics.fpc import FRACTION_BITS, VALUE_BITS
 from lutterfly.hdl.butterfly.pair_line import SETTING_LATENCY
 from lutterfly.hdl.butterfly.stage_sum import StageSum, sum_latency
 

@@ -15,7 +15,7 @@ from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import backlog_limit, window_results
+from lutterfly.golden.timing.latencies import backlog_limit, window_results
 from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
 
 LANDING = {

@@ -18,8 +18,8 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import SPECIFICATIONS, find_engine
-from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.machine.compute import check_fields
+from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.intake import Intake
 from lutterfly.hdl.compute.position import Position

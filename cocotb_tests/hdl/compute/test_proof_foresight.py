@@ -26,7 +26,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import specification_of
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import LOOKAHEAD, RESULT_WINDOWS, backlog_limit, burst_results, window_results
+from lutterfly.golden.timing.latencies import LOOKAHEAD, RESULT_WINDOWS, backlog_limit, burst_results, window_results
 from lutterfly.hdl.compute import foresight
 from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.parts.isa import command_shape

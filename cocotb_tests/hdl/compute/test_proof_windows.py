@@ -26,7 +26,7 @@ from cocotb_tests.support.proofs.prove import ProofError, prove
 from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, FPC
-from lutterfly.golden.timing.depths import LOOKAHEAD, burst_results, window_results
+from lutterfly.golden.timing.latencies import LOOKAHEAD, burst_results, window_results
 from lutterfly.hdl.compute import foresight, intake, windows
 from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.engines.finish import is_whole

@@ -19,7 +19,7 @@ from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, M
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import result_windows
+from lutterfly.golden.timing.latencies import result_windows
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.windows import ISSUE_LATENCY, Windows

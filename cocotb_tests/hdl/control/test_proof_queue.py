@@ -17,8 +17,7 @@ from cocotb_tests.support.proofs.prove import ProofError, prove
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig
-from lutterfly.golden.fields import fields_end
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import Opcode, fields_end
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue, Unit
 from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens

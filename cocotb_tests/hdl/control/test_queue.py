@@ -18,8 +18,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.engines import DEPTHWISE, find_engine
-from lutterfly.golden.fields import fields_end
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import Opcode, fields_end
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.control.queue import CommandQueue

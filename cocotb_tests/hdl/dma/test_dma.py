@@ -7,8 +7,8 @@ import pytest
 
 from cocotb_tests.support.benches.transfers import GOOD_LOAD, ILLEGAL_LOADS
 from lutterfly.golden import isa
-from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.machine.dma import fill, load, store
+from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory
 from lutterfly.golden.units import ErrorCode, Unit
 

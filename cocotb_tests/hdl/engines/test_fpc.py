@@ -16,9 +16,7 @@ from cocotb_tests.support.networks.butterflies import random_stages, smaller_pat
 from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.numerics.butterfly import Pattern, pixel_words
-from lutterfly.golden.numerics.butterfly_words import place
-from lutterfly.golden.numerics.fpc import enter, run_stages
-from lutterfly.golden.numerics.fpc_layer import Stages
+from lutterfly.golden.numerics.fpc import Stages, enter, place, run_stages
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.fpc import FastPointwise
 from lutterfly.hdl.parts.platforms import SIMULATED

@@ -7,9 +7,8 @@ import numpy as np
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from lutterfly.golden.link import rates
 from lutterfly.golden.link.bridge import Bridge
-from lutterfly.golden.link.frames import Frame, pack_word
+from lutterfly.golden.link.frames import LEAST_BIT_TIME, MOST_BIT_TIME, Frame, pack_word
 from lutterfly.golden.link.operations import MAX_DATA, RULES, Operation
 from lutterfly.hdl.link.frame_intake import header_layout
 from lutterfly.hdl.link.request_check import CHECK_LATENCY, RequestCheck
@@ -74,7 +73,7 @@ def edges() -> list[Frame]:
     ]
     frames += [
         Frame(1, Operation.SET_RATE, 0, 0, 4, pack_word(parts))
-        for limit in (rates.LEAST_BIT_TIME, rates.MOST_BIT_TIME, 1 << 31, 1 << 16)
+        for limit in (LEAST_BIT_TIME, MOST_BIT_TIME, 1 << 31, 1 << 16)
         for parts in (limit - 1, limit, limit + 1)
     ]
     return [*frames, *(Frame(1, operation, 1, 0, 4) for operation in range(10)), Frame(1, 0xFF), Frame(1, 0x81)]

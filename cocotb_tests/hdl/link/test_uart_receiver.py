@@ -9,7 +9,7 @@ from cocotb.triggers import FallingEdge, RisingEdge, Timer
 from cocotbext.uart import UartSource
 
 from cocotb_tests.support.benches.clocking import start
-from lutterfly.golden.link import rates
+from lutterfly.golden.link import frames
 from lutterfly.hdl.link.uart_receiver import TICKS, UartReceiver
 
 CLOCK_HZ = 100_000_000
@@ -119,4 +119,4 @@ async def nothing_comes_from_a_reset_while_the_line_is_idle(dut) -> None:
 
 
 def test_a_tick_is_a_cycle_where_bits_are_shortest() -> None:
-    assert TICKS * rates.PARTS == rates.LEAST_BIT_TIME
+    assert TICKS * frames.PARTS == frames.LEAST_BIT_TIME

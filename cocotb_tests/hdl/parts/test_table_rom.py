@@ -13,8 +13,8 @@ from cocotb.triggers import RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.table_bench import answers, check_every_entry, environment, facts, look_up
-from lutterfly.golden.transfer.scheme_names import parse
-from lutterfly.golden.transfer.transfer_table import transfer_table
+from lutterfly.golden.transfer.schemes import parse
+from lutterfly.golden.transfer.tables import transfer_table
 from lutterfly.hdl.parts.device import RAM_LATENCY
 from lutterfly.hdl.parts.table_rom import TableRom
 

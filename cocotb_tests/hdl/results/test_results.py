@@ -22,7 +22,7 @@ from lutterfly.golden.engines import FPC, MAC, SPECIFICATIONS, XNOR
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import RESULT_WINDOWS, backlog_limit, result_windows, window_results
+from lutterfly.golden.timing.latencies import RESULT_WINDOWS, backlog_limit, result_windows, window_results
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.finish import has_whole_finish

@@ -16,11 +16,10 @@ from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.machine.flights import MachineError
-from lutterfly.golden.machine.tensors import tensor_codes
+from lutterfly.golden.machine.images import tensor_codes
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.program import Program
+from lutterfly.golden.program.program import Port, Program
 from lutterfly.golden.program.stages import stages
-from lutterfly.golden.program.tensors import Port
 from lutterfly.golden.units import REMEDIES_OF_UNITS, WITH_ADDRESS, ErrorCode, Unit, remedy
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import ports

@@ -15,9 +15,8 @@ from cocotb_tests.support.transports.c_driver import STRICT, compile_shared
 from lutterfly.examples import digits
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.program import Program
+from lutterfly.golden.program.program import Port, Program
 from lutterfly.golden.program.stages import Stage, stages
-from lutterfly.golden.program.tensors import Port
 from lutterfly.golden.units import Queue
 from lutterfly.host.command import main
 from lutterfly.host.driver.control import cycle_limit

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.transports.bridge_line import Accelerator, BridgeLine, VirtualClock
-from lutterfly.golden.link.frames import Frame, Identity, pack_word, parse_word
+from lutterfly.golden.link.frames import INITIAL_RATE, RATE_TIMEOUT_S, Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import MAX_DATA, Operation, Status
-from lutterfly.golden.link.rates import INITIAL_RATE, RATE_TIMEOUT_S
 from lutterfly.host.link.answers import identity, result
 from lutterfly.host.link.client import Client
 from lutterfly.host.link.errors import LinkError

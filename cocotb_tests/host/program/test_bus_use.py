@@ -10,7 +10,7 @@ from cocotb_tests.support.oracles.reported import model
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.bus import command_beats
+from lutterfly.golden.timing.latencies import command_beats
 from lutterfly.golden.units import Queue
 from lutterfly.host.program import BodyCommand, BusUse, Outcome, SpreadBy, bus_bytes
 from lutterfly.host.session.loading import load

@@ -20,8 +20,7 @@ from hypothesis import strategies as st
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.program import MAGIC, Program
-from lutterfly.golden.program.tensors import SpilledTensor
+from lutterfly.golden.program.program import MAGIC, Program, SpilledTensor
 from lutterfly.golden.registers import VERSION
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_graph, compile_model

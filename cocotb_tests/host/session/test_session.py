@@ -15,7 +15,7 @@ from lutterfly.golden.engines import find_memory
 from lutterfly.golden.isa import COMMAND_BYTES, FORMATS, Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.program.program import Queues
 from lutterfly.host import InferenceSession
 from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model

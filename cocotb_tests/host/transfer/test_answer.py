@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.golden.transfer.scheme_names import parse
+from lutterfly.golden.transfer.schemes import parse
 from lutterfly.host.transfer.answer import shown_codes, summary
 from lutterfly.host.transfer.facts import tabulate_chain
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from lutterfly.golden.transfer.scheme_names import parse
+from lutterfly.golden.transfer.schemes import parse
 from lutterfly.host.transfer.facts import TableFacts, tabulate_chain
 
 

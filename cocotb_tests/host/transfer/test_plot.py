@@ -9,7 +9,7 @@ import pytest
 from PIL import ImageColor
 
 from cocotb_tests.support.oracles.browser import open_page
-from lutterfly.golden.transfer.scheme_names import parse
+from lutterfly.golden.transfer.schemes import parse
 from lutterfly.host.report import style
 from lutterfly.host.transfer.facts import TableFacts, tabulate_chain
 from lutterfly.host.transfer.plot import curve, error, plot

@@ -7,8 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.golden.transfer.scheme_names import parse
-from lutterfly.golden.transfer.transfer_table import transfer_table
+from lutterfly.golden.transfer.schemes import parse
+from lutterfly.golden.transfer.tables import transfer_table
 from lutterfly.host.model.model import Model
 from lutterfly.host.transfer.operators import chain_of, read_chain
 from lutterfly.host.transfer.pointwise import Pointwise, PointwiseError

@@ -13,7 +13,7 @@ import pytest
 
 from cocotb_tests.support.benches.table_bench import check_every_entry, environment, facts, look_up
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.golden.transfer.scheme_names import parse
+from lutterfly.golden.transfer.schemes import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.command.main import main
 from lutterfly.host.simulation import toolchain

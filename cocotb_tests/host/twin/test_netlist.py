@@ -18,7 +18,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArenaConfig, ArrayConfig, MemoryConfig
 from lutterfly.golden.engines import MAC, MAXIMUM, EngineConfigs
-from lutterfly.golden.link.rates import LEAST_BIT_TIME, PARTS
+from lutterfly.golden.link.frames import LEAST_BIT_TIME, PARTS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.platforms import ECP5
 from lutterfly.hdl.top_uart import TopUart

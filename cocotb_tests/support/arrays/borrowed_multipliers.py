@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from lutterfly.golden.numerics.fpc_layer import VALUE_BITS
+from lutterfly.golden.numerics.fpc import VALUE_BITS
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 
 Int8 = npt.NDArray[np.int8]

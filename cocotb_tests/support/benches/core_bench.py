@@ -21,7 +21,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine
 from lutterfly.golden.machine.machine import Machine
 from lutterfly.golden.memories import LocalMemory
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 from lutterfly.golden.units import Queue
 
 BASE = 0x9000_4000

@@ -16,8 +16,8 @@ from cocotb_tests.support.benches.streams import send
 from cocotb_tests.support.benches.transfers import ARENA_BYTES
 from lutterfly.golden import isa
 from lutterfly.golden.engines import find_memory
-from lutterfly.golden.machine.command_error import CommandError
 from lutterfly.golden.machine.dma import fill, load, store
+from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit

@@ -7,7 +7,7 @@ from cocotb.triggers import RisingEdge, Timer, with_timeout
 from cocotbext.uart import UartSink, UartSource
 
 from cocotb_tests.support.benches.clocking import start
-from lutterfly.golden.link import rates
+from lutterfly.golden.link import frames
 from lutterfly.golden.link.frames import Frame
 
 #: What the hardware is told; the clock of :func:`benches.clocking.start` is so many times as fast, and so is the line.
@@ -25,7 +25,7 @@ class UartBench:
 
     def __init__(self, dut: HierarchyObject):
         self.dut = dut
-        self.baud = rates.INITIAL_RATE
+        self.baud = frames.INITIAL_RATE
 
     async def begin(self) -> None:
         self.source = UartSource(self.dut.rx, baud=TIMES * self.baud, bits=8)

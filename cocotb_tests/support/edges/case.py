@@ -18,7 +18,7 @@ from lutterfly.golden.engines.add import ENTRIES, ENTRY_BITS
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.numerics.requant import pack_parameters
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 
 PAGE = 4096
 #: Of every program: commands that do nothing, so that an index of zero is no accident.

@@ -6,8 +6,7 @@ import dataclasses
 
 import numpy as np
 
-from lutterfly.golden.program.program import Program
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import Program, QueueProgram, Queues
 from lutterfly.golden.units import Queue
 
 

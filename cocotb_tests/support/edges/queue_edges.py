@@ -15,8 +15,7 @@ from cocotb_tests.support.edges.case import (
 )
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
-from lutterfly.golden.fields import fields_end
-from lutterfly.golden.isa import COMMAND_BITS, Opcode
+from lutterfly.golden.isa import COMMAND_BITS, Opcode, fields_end
 from lutterfly.golden.units import Queue
 
 

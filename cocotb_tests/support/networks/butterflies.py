@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
-from lutterfly.golden.numerics.fpc_layer import UNIT_WEIGHT, Finish, Stages
+from lutterfly.golden.numerics.fpc import UNIT_WEIGHT, Finish, Stages
 from lutterfly.host.model.functions.fpc_function import add_function, make_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN
 

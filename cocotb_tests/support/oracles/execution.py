@@ -6,11 +6,9 @@ import numpy as np
 
 from cocotb_tests.support.quantised.evaluation import evaluate_float
 from lutterfly.golden.config import Config
-from lutterfly.golden.machine.images import new_arena
+from lutterfly.golden.machine.images import new_arena, tensor_codes, tensor_image
 from lutterfly.golden.machine.machine import ORDERS, Machine
-from lutterfly.golden.machine.tensors import tensor_codes, tensor_image
-from lutterfly.golden.program.program import Program
-from lutterfly.golden.program.tensors import Port
+from lutterfly.golden.program.program import Port, Program
 from lutterfly.host.compiler import Plan, encode, plan_graph
 from lutterfly.host.graph import Concat, Graph, Rearrange, Slice
 

@@ -19,8 +19,8 @@ from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.memories import memories
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program.program import Program
-from lutterfly.golden.timing.depths import RESULT_WINDOWS
 from lutterfly.golden.timing.issue import result_groups
+from lutterfly.golden.timing.latencies import RESULT_WINDOWS
 from lutterfly.golden.units import Queue
 
 #: Of the accelerators that the networks run on; fast pointwise convolutions and binary layers are drawn by another

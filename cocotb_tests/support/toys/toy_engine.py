@@ -30,7 +30,7 @@ from lutterfly.golden.engines.specification import (
     TileWindows,
     clamp_of,
 )
-from lutterfly.golden.fields import place_fields
+from lutterfly.golden.isa import place_fields
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.requant import requantise
 from lutterfly.hdl.engines import COMPONENTS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lutterfly.golden.link import rates
+from lutterfly.golden.link import frames
 from lutterfly.golden.link.bridge import Bridge
 from lutterfly.golden.link.frames import NAK, Frame
 from lutterfly.golden.link.operations import Status
@@ -116,7 +116,7 @@ class BridgeLine:
         self.to_board, self.to_host = Faults(self._rng), Faults(self._rng)
         self.best_rate = 10_000_000
         self.pulled = self.is_closed = False
-        self.rate = rates.INITIAL_RATE
+        self.rate = frames.INITIAL_RATE
         self._arrived = b""
         self._good = 0.0
         self.executed: list[Frame] = []
@@ -144,7 +144,7 @@ class BridgeLine:
         self._pass_time(len(data))
         if self.pulled:
             return
-        if self.clock.now - self._good > rates.RATE_TIMEOUT_S * self._slowness:
+        if self.clock.now - self._good > frames.RATE_TIMEOUT_S * self._slowness:
             self.bridge.time_out()
         answers = b""
         arriving = self.to_board(data)
@@ -175,7 +175,7 @@ class BridgeLine:
 
     def _hears(self) -> bool:
         """Whether the two sides understand each other."""
-        board = rates.PARTS * self.bridge.clock_hz / self.bridge.bit_time
+        board = frames.PARTS * self.bridge.clock_hz / self.bridge.bit_time
         return abs(board / self.rate - 1) < _TOLERANCE and max(board, self.rate) <= self.best_rate
 
     def _pass_time(self, size: int) -> None:

@@ -9,7 +9,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import Machine
-from lutterfly.golden.program.queues import QueueProgram, Queues
+from lutterfly.golden.program.program import QueueProgram, Queues
 from lutterfly.golden.registers import core_name, register_map
 from lutterfly.golden.units import ErrorCode, Queue
 from lutterfly.host.driver.transport import Transport

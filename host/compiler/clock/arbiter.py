@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator
 
-from ....golden.timing.depths import OFFERED_BURSTS, REQUESTS_AHEAD
+from ....golden.timing.latencies import OFFERED_BURSTS, REQUESTS_AHEAD
 from ....golden.timing.overheads import OVERHEADS
 from .agenda import Agenda, Events, Process, Signal, Wait
 from .bus import ReadMemory, held

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 
 from ....golden.config import Config
 from ....golden.engines import specification_of
-from ....golden.timing.depths import STEPS_AHEAD, backlog_limit
 from ....golden.timing.issue import command_parts, issue_steps
 from ....golden.timing.landing import lead
-from ....golden.timing.latencies import landing_latency
+from ....golden.timing.latencies import STEPS_AHEAD, backlog_limit, landing_latency
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Events

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ....golden.program.prediction import LayerPrediction
-from ....golden.timing.bus import commands_at_once
+from ....golden.program.outline import LayerPrediction
 from ....golden.timing.issue import issue_steps
+from ....golden.timing.latencies import commands_at_once
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from ...graph import Layer

@@ -6,8 +6,7 @@ from array import array
 from collections.abc import Generator
 
 from ....golden.config import Config
-from ....golden.timing.bus import command_beats, commands_at_once
-from ....golden.timing.depths import WORDS_AHEAD
+from ....golden.timing.latencies import WORDS_AHEAD, command_beats, commands_at_once
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from .agenda import Agenda, Events, Process, Signal, Wait

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ....golden.config import Config
 from ....golden.engines import specification_of
-from ....golden.timing.depths import PAUSES_HIDDEN
 from ....golden.timing.issue import issue_rounds
+from ....golden.timing.latencies import PAUSES_HIDDEN
 from .port import Rounds, Run
 
 
@@ -30,7 +30,7 @@ class Part:
     hidden : int
         See :func:`hide`.
     limit : int
-        See :func:`~lutterfly.golden.timing.depths.backlog_limit`.
+        See :func:`~lutterfly.golden.timing.latencies.backlog_limit`.
     is_burst : bool
         Each window is a burst.
     unread : int

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from ....golden.config import Config
 from ....golden.isa import Opcode
-from ....golden.timing.bus import burst_beats, fill_cycles
-from ....golden.timing.depths import BEATS_AHEAD, CHUNKS_AHEAD, LOAD_RUNS_AHEAD, load_beats
+from ....golden.timing.latencies import BEATS_AHEAD, CHUNKS_AHEAD, LOAD_RUNS_AHEAD, burst_beats, fill_cycles, load_beats
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait

@@ -11,8 +11,7 @@ from operator import attrgetter
 from ....golden.config import Config
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.timing.bus import burst_beats, fill_cycles
-from ....golden.timing.depths import PIECES_AHEAD
+from ....golden.timing.latencies import PIECES_AHEAD, burst_beats, fill_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait

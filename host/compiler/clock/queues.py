@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ....golden.config import Config
 from ....golden.isa import Opcode
-from ....golden.timing.bus import command_cycles
+from ....golden.timing.latencies import command_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from ..data.command import Command

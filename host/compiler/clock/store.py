@@ -9,8 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 
 from ....golden.config import Config
-from ....golden.timing.bus import burst_beats
-from ....golden.timing.depths import BEATS_OUTGOING, COLLECTED_BURSTS
+from ....golden.timing.latencies import BEATS_OUTGOING, COLLECTED_BURSTS, burst_beats
 from ....golden.timing.overheads import OVERHEADS
 from ..data.command import Command
 from .agenda import Agenda, Events, Process, Signal, Wait

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from ....golden.config import Config
 from ....golden.memories import LocalMemory
-from ....golden.timing.bus import run_cycles, stored_run_cycles
+from ....golden.timing.latencies import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ...graph import Tensor
 from ..data.exchange import Region

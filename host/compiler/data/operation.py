@@ -29,7 +29,7 @@ from .storage import Storage
 class Connectivity:
     """How many of a layer's connections there are, and of its words; for a layer with all of them, nothing.
 
-    See :class:`~lutterfly.golden.program.prediction.LayerPrediction`; ``saved_cycles`` are the steps that there are
+    See :class:`~lutterfly.golden.program.outline.LayerPrediction`; ``saved_cycles`` are the steps that there are
     not.
     """
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ....golden.memories import LocalMemory
-from ....golden.program.prediction import LayerPrediction
+from ....golden.program.outline import LayerPrediction
 from ....golden.units import Queue
 from ...graph import Graph
 from .arrival import Arrival, Segment

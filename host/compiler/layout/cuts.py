@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from ....golden.memories import LocalMemory
-from ....golden.timing.bus import run_cycles, stored_run_cycles
+from ....golden.timing.latencies import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ..data.constant import Stored
 from ..data.errors import CompileError

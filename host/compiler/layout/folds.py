@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from ....golden.config import Config
-from ....golden.timing.bus import run_cycles
+from ....golden.timing.latencies import run_cycles
 from ...graph import Tensor, Window
 from ..data.operation import Operation
 from ..data.plan import Plan

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.timing.bus import command_cycles
 from ....golden.timing.issue import result_groups
+from ....golden.timing.latencies import command_cycles
 from ..data.network import Network
 from ..data.operation import Connectivity, Operation
 from ..data.storage import Addresses, Storage

@@ -11,7 +11,7 @@ from ....golden.config import Config
 from ....golden.engines import FPC
 from ....golden.engines.fpc import FpcConfig
 from ....golden.numerics.butterfly import Pattern
-from ....golden.numerics.butterfly_words import stages_on
+from ....golden.numerics.fpc import stages_on
 from ....golden.presets import PRESETS
 
 

@@ -11,7 +11,7 @@ from ....golden.engines.fpc import SHIFT, positions
 from ....golden.engines.specification import REQUANTISE
 from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
-from ....golden.numerics.butterfly_words import Placed, place
+from ....golden.numerics.fpc import Placed, place
 from ....golden.timing.issue import result_groups
 from ...graph import FastPointwise
 from ..data.command import Command

@@ -10,7 +10,7 @@ import numpy as np
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAXIMUM
 from ....golden.isa import Opcode
-from ....golden.machine.packing import shares_bytes
+from ....golden.machine.landings import shares_bytes
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import Pointwise

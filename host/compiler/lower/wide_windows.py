@@ -20,7 +20,7 @@ import numpy.typing as npt
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAC
 from ....golden.memories import LocalMemory
-from ....golden.timing.bus import command_cycles
+from ....golden.timing.latencies import command_cycles
 from ...graph import Layer
 from ..data.command import Command
 from ..data.constant import Constant

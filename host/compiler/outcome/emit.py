@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from ....golden.isa import COMMAND_BYTES, END, LOAD
 from ....golden.memories import LocalMemory
-from ....golden.program.program import Program
-from ....golden.program.queues import CoreProgram, QueueProgram, Queues
-from ....golden.program.tensors import Port, SpilledTensor, WrittenTensor
+from ....golden.program.program import CoreProgram, Port, Program, QueueProgram, Queues, SpilledTensor, WrittenTensor
 from ....golden.units import Queue
 from ...graph import Tensor
 from ..data.plan import Plan

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ....golden.isa import Opcode
-from ....golden.timing.bus import chunk_cycles, fill_cycles, run_cycles, stored_run_cycles
+from ....golden.timing.latencies import chunk_cycles, fill_cycles, run_cycles, stored_run_cycles
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.units import unit_count

@@ -1,8 +1,8 @@
 """Lower average pooling to sums with unit weights, where ONNX Runtime's bytes are a function of the sum.
 
-ONNX Runtime's global average of codes is one (``golden/numerics/pooling.py``). Its other averages are float32 means,
-whose roundings depend on the order of the elements; they are accepted where no reachable sum comes so near to a tie
-that the roundings could decide.
+ONNX Runtime's global average of codes is one (``golden/numerics/convolution.py``). Its other averages are float32
+means, whose roundings depend on the order of the elements; they are accepted where no reachable sum comes so near to a
+tie that the roundings could decide.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 from onnx import NodeProto
 
-from ....golden.numerics.pooling import average_multiplier
+from ....golden.numerics.convolution import average_multiplier
 from ...graph import AveragePool, Window
 from ..building.build import Build, attributes, image_place, window_of
 from ..building.checks import are_powers_of_two, check_layers

@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ....golden.numerics.fpc import Finish, Stages
 from ....golden.numerics.fpc_float import fast_pointwise_float
-from ....golden.numerics.fpc_layer import Finish, Stages
 from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor
 

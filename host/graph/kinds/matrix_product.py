@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.numerics.convolution import convolve
-from ....golden.numerics.requant_float import requantise_float
+from ....golden.numerics.requant import requantise_float
 from ..finished import Finished
 from ..tensor import Int8, Shape, Tensor
 

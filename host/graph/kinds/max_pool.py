@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ....golden.numerics.pooling import pool_maximum
+from ....golden.numerics.convolution import pool_maximum
 from ..channelwise import Channelwise
 from ..finish import CodeFinish
 from ..tensor import Int8, Shape, Tensor

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ....golden.elements import CODE_BITS
 from ....golden.numerics.convolution import Int32, Kernels, Totals
-from ....golden.numerics.requant_float import requantise_float
+from ....golden.numerics.requant import requantise_float
 from ..channels import ChannelRule
 from ..finished import Finished
 from ..tensor import Int8, Tensor

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import FunctionProto, TensorProto
 
-from ....golden.numerics.fpc_layer import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
+from ....golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
 from .onnx_function import LEAST_OPSET, Body, add_function, make_call
 
 __all__ = ["GREATEST_VALUE", "LEAST_VALUE", "NAME", "add_function", "make_call", "make_function"]

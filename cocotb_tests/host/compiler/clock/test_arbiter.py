@@ -10,7 +10,7 @@ import pytest
 
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.depths import BEATS_OUTGOING, COLLECTED_BURSTS, REQUESTS_AHEAD
+from lutterfly.golden.timing.latencies import BEATS_OUTGOING, COLLECTED_BURSTS, REQUESTS_AHEAD
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Wait
 from lutterfly.host.compiler.clock.arbiter import SharedReads, SharedWrites, Turns

@@ -12,8 +12,7 @@ from lutterfly.golden.engines import find_memory
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.bus import chunk_cycles, fill_cycles
-from lutterfly.golden.timing.depths import RESULT_WINDOWS
+from lutterfly.golden.timing.latencies import RESULT_WINDOWS, chunk_cycles, fill_cycles
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph

@@ -19,8 +19,7 @@ from lutterfly.golden.machine.images import new_arena
 from lutterfly.golden.machine.machine import Machine, interleavings
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.program import Program
-from lutterfly.golden.program.queues import Queues
+from lutterfly.golden.program.program import Program, Queues
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.compiler.clock.cycles import predict_together
 from lutterfly.host.compiler.cluster import by_layer

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.networks.butterflies import Network, patterns, random_finish, random_stages
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
-from lutterfly.golden.numerics.fpc import fast_pointwise
-from lutterfly.golden.numerics.fpc_layer import Finish, Stages
+from lutterfly.golden.numerics.fpc import Finish, Stages, fast_pointwise
 from lutterfly.host.model.functions.fpc_function import add_function, make_call, make_function
 
 SIZES = ((3, 3), (3, 256), (256, 3), (5, 7), (16, 16), (17, 16), (31, 64), (64, 64), (100, 60), (128, 129), (256, 256))

@@ -15,7 +15,7 @@ from cocotb_tests.support.networks.families.builder import Net
 from cocotb_tests.support.networks.families.net_file import Codes, Form
 from cocotb_tests.support.networks.pruning import connections
 from lutterfly.golden.numerics.butterfly import Density, Pattern, count_stages
-from lutterfly.golden.numerics.butterfly_words import stages_on
+from lutterfly.golden.numerics.fpc import stages_on
 from lutterfly.host.model.functions import binary_function, fpc_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN, add_function
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .....golden.numerics.subtraction import difference_tables
+from .....golden.numerics.addition import difference_tables
 from ....graph import Add
 from ...building.build import Build
 from ...fragments.fragments import SUBTRACTION, Fragment, label
