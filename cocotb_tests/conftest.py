@@ -12,7 +12,7 @@ from cocotb_tools.runner import get_results
 from hypothesis import HealthCheck, settings
 
 from cocotb_tests.support import amaranth_simulator, components
-from lutterfly.hdl.parts.platforms import ASSERTED, Platform
+from lutterfly.hdl.parts.pipeline import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.files import progress
 from lutterfly.host.simulation import cache

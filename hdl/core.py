@@ -12,17 +12,16 @@ from ..golden.config import Config
 from ..golden.units import ErrorCode, Queue, Unit
 from .bus.axi import ReadSignature, WriteSignature
 from .compute.compute import Compute
-from .control.barrier_unit import BarrierUnit
+from .control.barrier import BarrierUnit
 from .control.program import Program
 from .control.queue import CommandQueue
 from .control.registers import core_read_layout, kept_layout, write_layout
-from .control.supervisor import Supervisor
-from .control.trace import TraceSignature
-from .dma.dma_load import DmaLoad
-from .dma.dma_store import DmaStore
-from .parts.assertions import Assertions
+from .control.supervisor import Supervisor, TraceSignature
+from .dma.load import DmaLoad
+from .dma.store import DmaStore
 from .parts.fifo import push_signature
 from .parts.isa import report_error
+from .parts.pipeline import Assertions
 
 __all__ = ["Core", "reset_latency"]
 

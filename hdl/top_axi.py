@@ -16,12 +16,11 @@ from ..golden.timing.latencies import reset_cycles
 from .bus.axi import axi4_lite_signature, axi4_signature
 from .bus.axi_arbiter import AxiArbiter
 from .bus.axi_guard import AxiGuard
-from .control.barrier import Barrier
-from .control.cluster import Cluster
+from .control.barrier import Barrier, Cluster
 from .control.registers import Registers
-from .control.trace import TraceSignature
+from .control.supervisor import TraceSignature
 from .core import Core, reset_latency
-from .parts.assertions import Assertions
+from .parts.pipeline import Assertions
 
 __all__ = ["TopAxi"]
 

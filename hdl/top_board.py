@@ -9,7 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from .parts.pumped_multipliers import DOUBLE
+from .parts.device import DOUBLE
 
 __all__ = ["RESET_CYCLES", "TopBoard"]
 

@@ -10,8 +10,8 @@ from ..golden import pins, registers
 from ..golden.config import Config
 from ..golden.config_parts import ArenaConfig, AxiConfig
 from ..golden.timing.latencies import reset_cycles
-from .bus.pins import Pin, bus_pins, constant_pins, trace_pins
-from .parts.platforms import SIMULATED
+from .bus.axi import Pin, bus_pins, constant_pins, trace_pins
+from .parts.pipeline import SIMULATED
 from .parts.verilog import head, to_verilog
 from .top_axi import TopAxi
 
@@ -154,7 +154,7 @@ def generate(config: Config, *, asserted: bool = False, trace: bool = False) -> 
     ----------
     config : Config
     asserted : bool
-        With the assertions of :mod:`lutterfly.hdl.parts.assertions`, and parts that sleep: for simulation.
+        With the assertions of :mod:`lutterfly.hdl.parts.pipeline`, and parts that sleep: for simulation.
     trace : bool
         With the pins of the performance trace.
 

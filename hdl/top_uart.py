@@ -10,10 +10,9 @@ from ..golden import registers
 from ..golden.config import Config
 from ..golden.pins import MODULE
 from .link.bridge import Bridge
-from .link.uart_receiver import UartReceiver
-from .link.uart_transmitter import UartTransmitter
+from .link.uart import UartReceiver, UartTransmitter
 from .memories.arena import Arena
-from .parts.platforms import SIMULATED
+from .parts.pipeline import SIMULATED
 from .parts.verilog import head, to_verilog
 from .top_axi import TopAxi
 
@@ -100,7 +99,7 @@ def generate(config: Config, clock_hz: int, *, asserted: bool = False) -> str:
     config : Config
     clock_hz : int
     asserted : bool
-        With the assertions of :mod:`lutterfly.hdl.parts.assertions`, for simulation.
+        With the assertions of :mod:`lutterfly.hdl.parts.pipeline`, for simulation.
 
     Returns
     -------

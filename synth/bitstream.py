@@ -10,7 +10,7 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from ..boards import Board, constraints
-from ..hdl.parts.platforms import ECP5
+from ..hdl.parts.pipeline import ECP5
 from ..hdl.parts.pll import Dividers, Pll
 from ..hdl.top_board import TopBoard
 from . import flow, tools

@@ -14,7 +14,7 @@ from amaranth.lib import wiring
 
 from ..boards import SPEEDS
 from ..golden.config import Config
-from ..hdl.parts.platforms import GENERIC, Platform
+from ..hdl.parts.pipeline import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device

@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..hdl.parts.platforms import Platform
-from ..hdl.parts.pumped_multipliers import DOUBLE
+from ..hdl.parts.device import DOUBLE
+from ..hdl.parts.pipeline import Platform
 from .device import Device
 
 __all__ = ["Harness", "constraints"]

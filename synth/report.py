@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..hdl.parts.pumped_multipliers import DOUBLE, HALF_CYCLE
+from ..hdl.parts.device import DOUBLE, HALF_CYCLE
 from .device import Device
 
 #: The clock in MHz of a cycle of a nanosecond.
@@ -175,7 +175,7 @@ def _is_clocked(entry: Mapping[str, str]) -> bool:
 
 def _cycles(clock: str, other: str) -> float:
     """Cycles of `sync` that a path has from an edge of the first clock to one of the other one; see
-    :class:`~lutterfly.hdl.parts.pumped_multipliers.PumpedMultipliers`."""
+    :class:`~lutterfly.hdl.parts.device.PumpedMultipliers`."""
     return 0.5 if DOUBLE in clock and DOUBLE in other else 1.0
 
 

@@ -29,7 +29,7 @@ from lutterfly.golden.timing.latencies import (
 )
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.hdl.compute import windows
-from lutterfly.hdl.dma.dma_store import DmaStore
+from lutterfly.hdl.dma.store import DmaStore
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.memories import feature_memory
 from lutterfly.hdl.parts import device

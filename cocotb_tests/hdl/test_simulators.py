@@ -14,7 +14,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import ClockCycles, Event, FallingEdge, First, ReadOnly, RisingEdge, Timer, gather
 from cocotb.utils import get_sim_time
 
-from lutterfly.hdl.parts.assertions import Assertions
+from lutterfly.hdl.parts.pipeline import Assertions
 
 WIDE = 70
 

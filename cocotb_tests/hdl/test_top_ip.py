@@ -23,7 +23,7 @@ from lutterfly.golden import pins
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.bus.pins import CONSTANTS
+from lutterfly.hdl.bus.axi import CONSTANTS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.driver.transport import Transport

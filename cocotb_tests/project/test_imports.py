@@ -34,7 +34,7 @@ ALLOWED = {
 #: files that stand in the folder itself. Those files may import everything. A subfolder that is not named here is free.
 ORDER = {
     "golden": "link numerics transfer connections engines timing program machine",
-    "hdl": "parts bus memories link butterfly winograd engines dma results compute control",
+    "hdl": "parts bus memories link engines dma results compute control",
     "host": "files board model graph frontend quantize program compiler driver simulation"
     " handoff link uio twin backend session report transfer supported command",
     "host/compiler": "data steps rewrite lower layout constants schedule clock cluster outcome",
@@ -63,8 +63,6 @@ NAME_ENGINES = (
     "golden/presets.py",
     "golden/engines/*",
     "hdl/engines/*",
-    "hdl/butterfly/*",
-    "hdl/winograd/*",
     "host/compiler/lower/*",
     "host/report/figures.py",
 )
@@ -126,8 +124,8 @@ def test_everything_that_is_imported_exists() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("from lutterfly.hdl.parts.assertions import ASSERTED", "has no ASSERTED"),
-        ("from lutterfly.hdl.parts.assertion import Assertions", "no module lutterfly.hdl.parts.assertion"),
+        ("from lutterfly.hdl.parts.pipeline import DELAYED", "has no DELAYED"),
+        ("from lutterfly.hdl.parts.pipelines import delay", "no module lutterfly.hdl.parts.pipelines"),
     ],
 )
 def test_an_import_of_something_that_moved_is_noticed(text: str, message: str) -> None:

@@ -43,7 +43,7 @@ from amaranth.lib import wiring
 from amaranth.sim import Simulator
 
 from cocotb_tests.support.sampling import chosen
-from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pipeline import Platform
 
 #: A step is a picosecond, as with Verilator.
 _PRECISION = -12

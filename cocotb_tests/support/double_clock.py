@@ -8,7 +8,7 @@ import cocotb
 from cocotb.clock import Clock
 from cocotb.triggers import Timer
 
-from lutterfly.hdl.parts.pumped_multipliers import DOUBLE
+from lutterfly.hdl.parts.device import DOUBLE
 
 __all__ = ["between", "rest", "rise", "start_clocks"]
 

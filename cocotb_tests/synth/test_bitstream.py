@@ -15,7 +15,7 @@ from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.toys.toy_echo import Echo
 from lutterfly.boards import BOARDS
 from lutterfly.hdl.engines.multipliers import connect_pumped
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
+from lutterfly.hdl.parts.device import MultiplierBank
 from lutterfly.synth import bitstream, tools
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.fit import check_fit

@@ -12,7 +12,7 @@ import pytest
 from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
-from lutterfly.hdl.butterfly.butterfly import Butterfly
+from lutterfly.hdl.engines.butterfly import Butterfly
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
 

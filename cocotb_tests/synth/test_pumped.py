@@ -15,7 +15,7 @@ from lutterfly.golden.engines import ENGINES, MAC, MAXIMUM, EngineConfigs
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.synth.device import DEVICES

@@ -20,7 +20,7 @@ from cocotb_tests.support.toys.toy_pair import Pair
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
-from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools

@@ -190,7 +190,7 @@ def parse_word(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What IDENTIFY answers, see :data:`.operations.IDENTITY`."""
+    """What IDENTIFY answers, see :data:`.bridge.IDENTITY`."""
 
     link_version: int
     clock_hz: int

@@ -346,7 +346,7 @@ class Placed:
         Of weights, for each word of a pixel. Every stage of the hardware has a column for each trained weight, own ones
         first. A partner within the word is multiplied in its own lane.
     halves, skips : int
-        Bits, the first stage's (skip's) lowest: see :class:`~lutterfly.hdl.butterfly.butterfly.Butterfly`.
+        Bits, the first stage's (skip's) lowest: see :class:`~lutterfly.hdl.engines.butterfly.Butterfly`.
     """
 
     words: Int8

@@ -6,27 +6,38 @@ Source: Arm IHI 0022 (AMBA AXI and ACE Protocol Specification), issue H, chapter
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, ShapeLike, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import Flow, In, Out
+from amaranth.utils import ceil_log2
 
 from ...golden.config_parts import AxiConfig
-from ..parts.fifo import push_signature
+from ..parts.fifo import Buffer, push_signature
 
 __all__ = [
     "BEATS_BITS",
+    "CONSTANTS",
     "INCREMENTING",
+    "BurstSplitter",
+    "Pin",
     "ReadSignature",
     "Response",
     "WriteSignature",
     "axi4_lite_signature",
     "axi4_signature",
+    "bus_pins",
+    "constant_pins",
     "read_beat_layout",
     "request_layout",
     "response_layout",
+    "trace_pins",
     "write_beat_layout",
 ]
+
 
 #: Bits of "beats in a burst, minus one".
 BEATS_BITS = (AxiConfig.BURST_BEATS - 1).bit_length()
@@ -159,3 +170,213 @@ def axi4_lite_signature(address_bits: int) -> wiring.Signature:
             "rready": Out(1),
         }
     )
+
+
+# Runs of bytes into AXI bursts.
+
+
+class BurstSplitter(wiring.Component):
+    """Split runs of bytes into bursts, one each cycle, and a cycle for each run.
+
+    Bursts end where the address is a multiple of a whole burst (16 beats). That divides 4096, so none crosses a page,
+    and all but the first and the last of a run are whole. No combinational path.
+
+    Parameters
+    ----------
+    data_bytes : int
+        Bytes of a beat.
+    context : ShapeLike
+        What goes along from a run to its bursts.
+
+    Members
+    -------
+    runs : In(stream)
+        ``address`` of the first byte; ``last_byte``: bytes minus one; ``context``.
+    bursts : Out(stream)
+        ``address``, a multiple of ``data_bytes``; ``beats_minus_one``; ``first_byte`` of the first beat and
+        ``last_byte`` of the last one that belong to the run; ``first`` and ``last`` burst of the run; ``context``.
+    """
+
+    def __init__(self, *, data_bytes: int, context: ShapeLike):
+        self.data_bytes = data_bytes
+        self.context = context
+        byte = unsigned(ceil_log2(data_bytes))
+        super().__init__(
+            {
+                "runs": In(
+                    stream.Signature(
+                        data.StructLayout(
+                            {
+                                "address": unsigned(AxiConfig.ADDRESS_BITS),
+                                "last_byte": unsigned(AxiConfig.ADDRESS_BITS),
+                                "context": context,
+                            }
+                        )
+                    )
+                ),
+                "bursts": Out(
+                    stream.Signature(
+                        data.StructLayout(
+                            {
+                                "address": unsigned(AxiConfig.ADDRESS_BITS),
+                                "beats_minus_one": unsigned(BEATS_BITS),
+                                "first_byte": byte,
+                                "last_byte": byte,
+                                "first": unsigned(1),
+                                "last": unsigned(1),
+                                "context": context,
+                            }
+                        )
+                    )
+                ),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        byte_bits = ceil_log2(self.data_bytes)
+        block_bits = byte_bits + BEATS_BITS
+        m.submodules.found = found = Buffer(self.bursts.payload.shape())
+        wiring.connect(m, found.output, wiring.flipped(self.bursts))
+        run, burst, valid = self.runs.payload, found.input.payload, Signal()
+
+        block = Signal(AxiConfig.ADDRESS_BITS - block_bits, reset_less=True)
+        start = Signal(block_bits, reset_less=True)
+        # From the beginning of the current block to the last byte of the run: what is left, without a subtraction of
+        # lengths.
+        span = Signal(AxiConfig.ADDRESS_BITS + 1, reset_less=True)
+        blocks_left = span[block_bits:]
+        first = Signal(reset_less=True)
+        last = Signal(reset_less=True)
+        context = Signal(self.context, reset_less=True)
+        first_start = Signal(block_bits)
+        m.d.comb += [
+            first_start.eq(Mux(first, start, 0)),
+            burst.address.eq(Cat(Const(0, byte_bits), first_start[byte_bits:], block)),
+            burst.beats_minus_one.eq(
+                Mux(last, span[byte_bits:block_bits], (1 << BEATS_BITS) - 1) - first_start[byte_bits:]
+            ),
+            burst.first_byte.eq(first_start),
+            burst.last_byte.eq(Mux(last, span, self.data_bytes - 1)),
+            burst.first.eq(first),
+            burst.last.eq(last),
+            burst.context.eq(context),
+            # Not in the cycle of the last burst as well: that would couple what comes before to what comes after.
+            self.runs.ready.eq(~valid),
+            found.input.valid.eq(valid),
+        ]
+        with m.If(found.input.ready & valid):
+            m.d.sync += [valid.eq(~last), first.eq(0), block.eq(block + 1)]
+            m.d.sync += [blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
+        # Whether the first block is the last one, beside the long addition instead of after it.
+        end_in_block = Signal(block_bits + 1)
+        m.d.comb += end_in_block.eq(run.address[:block_bits] + run.last_byte[:block_bits])
+        with m.If(self.runs.ready & self.runs.valid):
+            m.d.sync += [
+                last.eq(~run.last_byte[block_bits:].any() & ~end_in_block[-1]),
+                valid.eq(1),
+                first.eq(1),
+                Cat(start, block).eq(run.address),
+                span.eq(run.address[:block_bits] + run.last_byte),
+                context.eq(run.context),
+            ]
+        return m
+
+
+# Pins as integrators' tools know them: ``s_axi_awaddr``, ``m_axi_araddr``, one underscore, direction, width, meaning.
+#
+# Source: Arm IHI 0022 (AMBA AXI and ACE Protocol Specification), issue H, chapters A2, A4 and B1. Vivado, LiteX and
+# cocotbext-axi find an interface by the prefix of such names.
+
+#: What a master says with every address, where nothing but the place changes: (bits, value). LOCK: no exclusive access
+#: (A7.4); CACHE: normal, non-cacheable, bufferable memory (A4.4), which interconnects pass on unchanged; PROT:
+#: unprivileged, secure, data (A4.7); QOS: no scheme takes part (A8.1). REGION is for slaves with several, and left out.
+CONSTANTS = {"lock": (1, 0b0), "cache": (4, 0b0011), "prot": (3, 0b000), "qos": (4, 0b0000)}
+
+_CHANNELS = {"aw": "write address", "w": "write data", "b": "write response", "ar": "read address", "r": "read data"}
+_SIGNALS = {
+    "addr": "in bytes",
+    "burst": "kind of the burst",
+    "cache": "memory attributes",
+    "data": "data",
+    "id": "identifier",
+    "last": "last beat of a burst",
+    "len": "beats of the burst minus one",
+    "lock": "exclusive access",
+    "prot": "protection",
+    "qos": "quality of service",
+    "ready": "ready",
+    "resp": "response",
+    "size": "logarithm of the bytes in a beat",
+    "strb": "bytes that are written",
+    "valid": "valid",
+}
+_SIGNAL = re.compile(rf"({'|'.join(sorted(_CHANNELS, key=len, reverse=True))})({'|'.join(_SIGNALS)})")
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A pin of a top level.
+
+    Attributes
+    ----------
+    name : str
+    flow : Flow
+    width : int
+    meaning : str
+    value : Value
+        Inside: what an output has, or what an input drives.
+    """
+
+    name: str
+    flow: Flow
+    width: int
+    meaning: str
+    value: Value
+
+    @property
+    def direction(self) -> str:
+        """As Verilog says it."""
+        return "output" if self.flow is Flow.Out else "input"
+
+
+def bus_pins(prefix: str, component: wiring.Component, name: str, ignored: tuple[str, ...] = ()) -> list[Pin]:
+    """The pins of a component's AXI bus, its member ``name``; ``ignored`` are kinds of inputs without use."""
+    pins = []
+    for member, flow, signal in _signals(component, name):
+        found = _SIGNAL.fullmatch(member)
+        assert found, member
+        channel, kind = found.groups()
+        said = "ignored" if kind in ignored else _SIGNALS[kind]
+        pins.append(Pin(f"{prefix}_{member}", flow, len(signal), f"{_CHANNELS[channel]}: {said}", signal))
+    return pins
+
+
+def trace_pins(name: str, component: wiring.Component) -> list[Pin]:
+    """The pins of a component's trace, which is its member ``name``."""
+    return [
+        Pin(f"{name}_{member}", flow, len(signal), "for a simulator", signal)
+        for member, flow, signal in _signals(component, name)
+    ]
+
+
+def _signals(component: wiring.Component, name: str) -> Iterator[tuple[str, Flow, Signal]]:
+    """The signals of an interface of one level: name, direction as the component sees it, and the signal."""
+    interface = getattr(component, name)
+    for member, shape in component.signature.members[name].signature.members.items():
+        yield member, shape.flow, getattr(interface, member)
+
+
+def constant_pins(prefix: str) -> list[Pin]:
+    """The pins of a master's ``CONSTANTS``."""
+    return [
+        Pin(
+            f"{prefix}_{channel}{kind}",
+            Flow.Out,
+            bits,
+            f"{_CHANNELS[channel]}: {_SIGNALS[kind]}, always {value:0{bits}b}",
+            Const(value, bits),
+        )
+        for channel in ("aw", "ar")
+        for kind, (bits, value) in CONSTANTS.items()
+    ]

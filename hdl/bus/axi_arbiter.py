@@ -10,8 +10,8 @@ from amaranth.utils import ceil_log2
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
 from ...golden.timing.latencies import COLLECTED_BURSTS
-from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo, remains
+from ..parts.pipeline import Assertions
 from .axi import BEATS_BITS, INCREMENTING, axi4_signature
 
 __all__ = ["AxiArbiter"]

@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
-from ..parts.assertions import Assertions
 from ..parts.fifo import Buffer, Fifo
+from ..parts.pipeline import Assertions
 from .axi import BEATS_BITS, INCREMENTING, ReadSignature, WriteSignature, axi4_signature
 
 __all__ = ["TAG_LOAD", "TAG_PROGRAM", "AxiGuard"]

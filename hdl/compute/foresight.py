@@ -13,11 +13,9 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.timing.latencies import RESULT_WINDOWS, backlog_limit, window_results
-from ..engines.fields import further_results, most_further
-from ..engines.finish import has_whole_finish, is_whole
-from ..parts.assertions import Assertions
+from ..engines.engine import further_results, has_whole_finish, is_whole, most_further
 from ..parts.isa import field_shape
-from ..parts.pipeline import delay
+from ..parts.pipeline import Assertions, delay
 
 __all__ = ["Foresight", "foreseen_layout", "foreseen_limit", "window_work"]
 

@@ -1,9 +1,9 @@
 """The next COMPUTE command: checked, and its first steps worked out, before it is taken."""
 
 from functools import reduce
-from operator import or_
+from operator import and_, or_
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -12,11 +12,60 @@ from ...golden.config import Config
 from ...golden.engines import specification_of
 from ...golden.engines.specification import comes_too_early, leaves_nothing_out
 from ...golden.machine.landings import packing_conditions
-from ..engines.fields import most_further
-from ..parts.isa import EngineCommand, command_shape
-from .position import Position, begin
+from ..engines.engine import most_further
+from ..parts.isa import EngineCommand, command_shape, field_shape
 
-__all__ = ["Intake", "is_burst"]
+__all__ = [
+    "Intake",
+    "Position",
+    "begin",
+    "follow",
+    "is_burst",
+]
+
+
+# A step within a window, and the one after it.
+
+
+class Position(data.Struct):
+    """A step within a window; ``takes_weight``: the next step has the next weight word."""
+
+    entry: field_shape(isa.COMPUTE, "list")
+    steps_left: field_shape(isa.COMPUTE, "steps")
+    last: unsigned(1)
+    takes_weight: unsigned(1)
+
+
+def begin(position: data.View, command: data.View, skip: Value | int, steps: Value, config: Config) -> list:
+    """Assign the first step of a window that leaves out ``skip`` and has ``steps``."""
+    return [
+        position.entry.eq(command.list + skip),
+        position.steps_left.eq(steps - 1),
+        position.last.eq(steps == 1),
+        position.takes_weight.eq(_takes_weight(command, steps, config)),
+    ]
+
+
+def follow(position: data.View, command: data.View, config: Config) -> list:
+    """Assign the step after ``position``."""
+    return [
+        position.entry.eq(position.entry + 1),
+        position.steps_left.eq(position.steps_left - 1),
+        position.last.eq(position.steps_left == 1),
+        position.takes_weight.eq(_takes_weight(command, position.steps_left, config)),
+    ]
+
+
+def _takes_weight(command: data.View, steps: Value, config: Config) -> Value:
+    """Whether the first of the last ``steps`` steps of a window takes a weight word, if its engine takes any."""
+    conditions = [
+        (command.engine != engine) | (steps <= EngineCommand(command, engine)[words])
+        for engine in config.engines
+        # As many as there are steps: all of them.
+        if (words := specification_of(engine).issue.weight_words) not in (None, "steps")
+    ]
+    return reduce(and_, conditions) if conditions else Const(1)
+
 
 _COMMAND = command_shape(isa.COMPUTE)
 

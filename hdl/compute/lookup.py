@@ -12,8 +12,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification_of
 from ...golden.units import ErrorCode, Unit
-from ..engines.engine import step_layout
-from ..engines.fields import step_fields, take_fields
+from ..engines.engine import step_fields, step_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, is_beyond, report_error
 from ..parts.pipeline import delay

@@ -12,15 +12,14 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.units import ErrorCode, Unit
-from ..engines.fields import further_results, most_further, take_fields
-from ..parts.assertions import Assertions
+from ..engines.engine import further_results, most_further, take_fields
+from ..parts.fifo import Lookahead
 from ..parts.isa import ErrorReport, command_shape, report_error
-from ..parts.lookahead import Lookahead
 from ..parts.loops import Loops
+from ..parts.pipeline import Assertions
 from .foresight import Foresight, foreseen_limit, window_work
-from .intake import Intake, is_burst
+from .intake import Intake, Position, follow, is_burst
 from .lookup import ISSUE_LATENCY, Lookup, issued_layout, lookup_members
-from .position import Position, follow
 
 __all__ = ["ISSUE_LATENCY", "Windows"]
 

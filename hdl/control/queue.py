@@ -4,22 +4,348 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.isa import Opcode
+from ...golden.engines.engine import Engine
+from ...golden.isa import Opcode, fields_end
 from ...golden.units import ErrorCode, Queue, Unit
-from ..parts.isa import INDEX_BITS, ErrorReport, report_error, view
-from .dispatch import Dispatch, offers
-from .flight import UNITS, Flight
-from .legality import Legality
-from .standing import Standing
-from .tokens import SIGNAL_BITS, Tokens
+from ..dma.load import load_command_layout
+from ..parts.fifo import Buffer, Fifo, push_signature
+from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error, view
+from ..parts.pipeline import Assertions
+from .supervisor import Standing
 
-__all__ = ["CommandQueue"]
+__all__ = [
+    "SIGNAL_BITS",
+    "UNITS",
+    "CommandQueue",
+    "Dispatch",
+    "Flight",
+    "Legality",
+    "Tokens",
+    "flight_layout",
+    "offers",
+]
+
+
+# Commands on their way from a queue to its units.
+
+
+def offers(queue: Queue, cores: int) -> dict[str, wiring.Member]:
+    """The streams from a queue to its units, by name; with several cores there are barriers."""
+    if queue is Queue.DMA:
+        shapes = {"load": load_command_layout(), "store": command_shape(isa.STORE)}
+        if cores > 1:
+            shapes["barrier"] = command_shape(isa.BARRIER)
+    else:
+        shapes = {"compute": command_shape(isa.COMPUTE)}
+    return {name: Out(stream.Signature(shape)) for name, shape in shapes.items()}
+
+
+class Dispatch(wiring.Component):
+    """Offer a command to its unit until that takes it.
+
+    Parameters
+    ----------
+    queue : Queue
+    cores : int
+        Of the accelerator.
+
+    Members
+    -------
+    command : In(COMMAND_BITS)
+        Held from ``offer`` to ``accepted``.
+    index : In(INDEX_BITS)
+        Of the command, with ``offer``.
+    offer : In(1)
+        The command is to be offered from the next cycle on.
+    accepted : Out(1)
+        Its unit takes it.
+    load : Out(stream of load_command_layout), store : Out(stream of STORE)
+        Of the DMA queue. Payloads are registers.
+    barrier : Out(stream of BARRIER)
+        Of the DMA queue, with several cores.
+    compute : Out(stream of COMPUTE)
+        Of the compute queue.
+    """
+
+    def __init__(self, queue: Queue, cores: int):
+        self.is_dma = queue is Queue.DMA
+        self.names = tuple(offers(queue, cores))
+        super().__init__(
+            {
+                "command": In(isa.COMMAND_BITS),
+                "index": In(INDEX_BITS),
+                "offer": In(1),
+                "accepted": Out(1),
+                **offers(queue, cores),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        index = Signal(INDEX_BITS, reset_less=True)
+        ports = [getattr(self, name) for name in self.names]
+        opcode = view(isa.SYNC, self.command).opcode
+        is_store = opcode == Opcode.STORE
+        m.d.comb += self.accepted.eq(Cat(port.valid & port.ready for port in ports).any())
+        with m.If(self.accepted):
+            m.d.sync += [port.valid.eq(0) for port in ports]
+        with m.If(self.offer):
+            m.d.sync += index.eq(self.index)
+            if "barrier" in self.names:
+                is_barrier = opcode == Opcode.BARRIER
+                m.d.sync += [
+                    self.load.valid.eq(~is_store & ~is_barrier),
+                    self.store.valid.eq(is_store),
+                    self.barrier.valid.eq(is_barrier),
+                ]
+            elif self.is_dma:
+                m.d.sync += [self.load.valid.eq(~is_store), self.store.valid.eq(is_store)]
+            else:
+                m.d.sync += self.compute.valid.eq(1)
+
+        # Views of one register, so that nothing is copied.
+        def decode(target: data.View, opcode: Opcode) -> None:
+            fields = view(isa.FORMATS[opcode], self.command)
+            m.d.comb += target.index.eq(index)
+            m.d.comb += [target[name].eq(fields[name]) for name in target.shape().members if name != "index"]
+
+        if self.is_dma:
+            m.d.comb += self.load.payload.is_fill.eq(view(isa.FILL, self.command).opcode == Opcode.FILL)
+            decode(self.load.payload.load, Opcode.LOAD)
+            decode(self.load.payload.fill, Opcode.FILL)
+            decode(self.store.payload, Opcode.STORE)
+            if "barrier" in self.names:
+                decode(self.barrier.payload, Opcode.BARRIER)
+        else:
+            decode(self.compute.payload, Opcode.COMPUTE)
+        return m
+
+
+# Which commands a queue refuses, and why.
+
+
+class Legality(wiring.Component):
+    """Look at a command: its opcode, its engine, and the bits that must be zero.
+
+    Parameters
+    ----------
+    config : Config
+    opcodes : sequence of Opcode
+        Which are legal here.
+
+    Members
+    -------
+    command : In(COMMAND_BITS)
+        Held for two cycles.
+    legal : Out(1)
+        It may begin. Registered, two cycles late.
+    error : Out(ErrorCode)
+        Why not. Registered, two cycles late.
+    """
+
+    def __init__(self, config: Config, opcodes: tuple[Opcode, ...]):
+        self.config = config
+        self.opcodes = opcodes
+        super().__init__({"command": In(isa.COMMAND_BITS), "legal": Out(1), "error": Out(ErrorCode)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        header = view(isa.SYNC, self.command)
+        sizes = {opcode: fields_end(isa.FORMATS[opcode].fields) for opcode in self.opcodes}
+        # Each stretch between the ends of two formats is looked at once.
+        ends = sorted(set(sizes.values()))
+        stretches = {end: Signal(name=f"used_from_{end}", reset_less=True) for end in ends}
+        for (end, used), stop in zip(stretches.items(), [*ends[1:], isa.COMMAND_BITS], strict=True):
+            m.d.sync += used.eq(self.command[end:stop].any())
+
+        # What engines leave unused of the argument.
+        compute = view(isa.COMPUTE, self.command)
+        unused_of = {
+            end: Signal(name=f"argument_from_{end}", reset_less=True)
+            for end in sorted({self._argument_end(own) for own in self.config.engines})
+        }
+        for end, unused in unused_of.items():
+            m.d.sync += unused.eq(compute.argument[end:].any())
+
+        is_legal, is_clean, has_engine, is_argument_clean = Signal(), Signal(), Signal(init=1), Signal(init=1)
+        with m.Switch(header.opcode):
+            for opcode, size in sizes.items():
+                with m.Case(opcode):
+                    unused = [stretch for end, stretch in stretches.items() if end >= size]
+                    m.d.comb += [is_legal.eq(1), is_clean.eq(~Cat(unused).any() & (header.reserved == 0))]
+                    if opcode is Opcode.COMPUTE:
+                        m.d.comb += has_engine.eq(Cat(compute.engine == code for code in self.config.engines).any())
+                        with m.Switch(compute.engine):
+                            for own in self.config.engines:
+                                with m.Case(own):
+                                    m.d.comb += is_argument_clean.eq(~unused_of[self._argument_end(own)])
+        refusal = Mux(has_engine, ErrorCode.ILLEGAL_FIELD, ErrorCode.ILLEGAL_ENGINE)
+        m.d.sync += [
+            self.error.eq(Mux(is_legal, refusal, ErrorCode.ILLEGAL_OPCODE)),
+            self.legal.eq(is_legal & has_engine & is_clean & is_argument_clean),
+        ]
+        return m
+
+    def _argument_end(self, engine: Engine) -> int:
+        """The bit after the last one of the argument that an engine's commands use."""
+        return fields_end(self.config.engines.fields(engine))
+
+
+# Tokens that one queue has given to another: the counter of this pair of peers.
+
+SIGNAL_BITS = isa.SYNC.field("signal").width
+_WAIT_BITS = isa.SYNC.field("wait").width
+
+
+class Tokens(wiring.Component):
+    """Count the tokens that a queue has from one peer.
+
+    Parameters
+    ----------
+    name : str
+        Of the queue, in assertions.
+
+    Members
+    -------
+    granted : In(8)
+        Tokens that the peer gives in this cycle.
+    needed : In(16)
+        What the queue's next command takes.
+    take : In(1)
+        The command begins.
+    enough : Out(1)
+        ``needed`` tokens are there. While ``take`` is low it can only become true.
+    left : Out(1)
+        There are tokens that nobody has taken; or there were before the last cycle's ``take``. Registered.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(
+            {
+                "granted": In(SIGNAL_BITS),
+                "needed": In(_WAIT_BITS),
+                "take": In(1),
+                "enough": Out(1),
+                "left": Out(1),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        count = Signal(_WAIT_BITS)
+        # What is left is worked out before it is known whether a command takes: that comes late.
+        m.d.sync += count.eq(Mux(self.take, (count - self.needed) + self.granted, count + self.granted))
+        m.d.sync += self.left.eq((count != 0) | (self.granted != 0))
+        m.d.comb += self.enough.eq(count >= self.needed)
+        checks = Assertions(m, platform)
+        checks.never(self.take & (count < self.needed), f"{self.name}: a command takes tokens that are not there")
+        checks.never(count + self.granted >= 1 << _WAIT_BITS, f"{self.name}: more tokens than are counted")
+        return m
+
+
+# The commands of a queue that have begun and not completed, oldest first.
+
+#: Who completes a command; the others complete by themselves.
+UNITS = {
+    Opcode.LOAD: Unit.LOAD,
+    Opcode.FILL: Unit.FILL,
+    Opcode.STORE: Unit.STORE,
+    Opcode.BARRIER: Unit.BARRIER,
+    Opcode.COMPUTE: Unit.FETCH,
+}
+
+#: Commands begun and not completed; more than the units hold.
+_IN_FLIGHT = 16
+
+
+def flight_layout() -> data.StructLayout:
+    """What a command signals, and the unit that completes it; ``NONE``: it completes by itself."""
+    return data.StructLayout({"signal": unsigned(SIGNAL_BITS), "unit": unsigned(4)})
+
+
+class Flight(wiring.Component):
+    """Complete commands in their order: a SYNC completes with the command before it.
+
+    Parameters
+    ----------
+    name : str
+        Of the queue, in assertions.
+
+    Members
+    -------
+    start : In(1)
+        A program begins. Only while ``idle``.
+    begun : In(stream of flight_layout)
+        A command begins.
+    finished : In(1)
+        A unit has completed a command.
+    completed : Out(1)
+        The oldest command completes.
+    grant : Out(8)
+        What it signals. Registered.
+    idle : Out(1)
+        Every command has completed.
+    oldest : Out(push_signature of flight_layout)
+        The oldest command, if there is one.
+    index : Out(INDEX_BITS)
+        Its index in the program.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        super().__init__(
+            {
+                "start": In(1),
+                "begun": In(stream.Signature(flight_layout())),
+                "finished": In(1),
+                "completed": Out(1),
+                "grant": Out(SIGNAL_BITS),
+                "idle": Out(1),
+                "oldest": Out(push_signature(flight_layout())),
+                "index": Out(INDEX_BITS),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.fifo = fifo = Fifo(flight_layout(), depth=_IN_FLIGHT)
+        m.submodules.buffer = buffer = Buffer(flight_layout())
+        wiring.connect(m, wiring.flipped(self.begun), fifo.input)
+        wiring.connect(m, fifo.output, buffer.input)
+        head = buffer.output
+        # A command after a SYNC can be done before the SYNC has left the queue.
+        finished, finished_later = Signal(range(_IN_FLIGHT + 1)), Signal(range(_IN_FLIGHT + 1))
+        has_finished, by_itself = Signal(), Signal()
+        m.d.comb += [
+            by_itself.eq(head.payload.unit == Unit.NONE),
+            self.completed.eq(head.valid & (by_itself | self.finished | has_finished)),
+            head.ready.eq(self.completed),
+            finished_later.eq(finished + self.finished - (self.completed & ~by_itself)),
+            self.idle.eq(~head.valid & ~fifo.output.valid),
+            self.oldest.valid.eq(head.valid),
+            self.oldest.payload.eq(head.payload),
+        ]
+        m.d.sync += [
+            finished.eq(finished_later),
+            has_finished.eq(finished_later != 0),
+            self.grant.eq(Mux(self.completed, head.payload.signal, 0)),
+        ]
+        # Not as one sum, whose carry would wait for the unit far away that has finished.
+        with m.If(self.start):
+            m.d.sync += self.index.eq(0)
+        with m.Elif(self.completed):
+            m.d.sync += self.index.eq(self.index + 1)
+        checks = Assertions(m, platform)
+        checks.never(self.begun.valid & ~self.begun.ready, f"{self.name}: more commands in flight than are known")
+        checks.never(self.finished & self.idle, f"{self.name}: a unit completes a command that nobody began")
+        return m
 
 
 class _Parts(NamedTuple):

@@ -7,11 +7,32 @@ from amaranth.lib.wiring import In, Out
 from ...golden import registers
 from ...golden.config import Config
 from ...golden.units import ErrorCode, Queue, Unit
-from ..parts.isa import ErrorReport, report_error
+from ..parts.isa import INDEX_BITS, ErrorReport, report_error
 from .registers import core_read_layout
-from .standing import Standing
 
-__all__ = ["Supervisor", "error_sources", "events_layout"]
+__all__ = [
+    "Standing",
+    "Supervisor",
+    "TraceSignature",
+    "error_sources",
+    "events_layout",
+]
+
+
+# What a queue would be stuck with, if it were stuck: for the watchdog's report.
+
+
+class Standing(data.Struct):
+    """The oldest command that is not completed, and the next one to begin."""
+
+    # The unit has not completed command ``oldest``.
+    in_flight: unsigned(1)
+    unit: unsigned(8)
+    oldest: unsigned(INDEX_BITS)
+    # Command ``index`` has not arrived, or waits for its turn.
+    missing: unsigned(1)
+    waiting: unsigned(1)
+    index: unsigned(INDEX_BITS)
 
 
 def error_sources(config: Config) -> tuple[str, ...]:
@@ -186,3 +207,24 @@ def _first(m: Module, reports: list, name: str) -> data.View:
             m.d.comb += first.eq(source)
     m.d.sync += register.eq(first)
     return register
+
+
+# What the core tells a performance trace.
+
+
+class TraceSignature(wiring.Signature):
+    """Pulses of one cycle for the performance trace, each registered.
+
+    Members
+    -------
+    compute_issue_first, compute_issue_last : Out(1)
+        The first, the last step of a COMPUTE command has been issued.
+    compute_done : Out(1)
+        A COMPUTE command has completed.
+    dma_begin, dma_done : Out(1)
+        A LOAD, STORE, FILL or BARRIER has been handed to its unit, or has completed.
+    """
+
+    def __init__(self):
+        names = ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done")
+        super().__init__(dict.fromkeys(names, Out(1)))

@@ -1,7 +1,7 @@
 """The engines that compute windows: the one table of their hardware. See ``docs/adding-an-engine.md``."""
 
 from ...golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, WINOGRAD, XNOR
-from .add_operands import AddOperands
+from .add import AddOperands
 from .engine import EngineComponent
 from .fpc import FastPointwise
 from .mac_array import MacArray

@@ -11,11 +11,9 @@ from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
 from ...golden.engines import FPC, specification_of
-from ..butterfly.butterfly import Butterfly
-from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.pipeline import delay
-from ..parts.sleep import Sleep
+from ..parts.pipeline import Assertions, Sleep, delay
+from .butterfly import Butterfly
 from .engine import EngineComponent, engine_members
 from .multipliers import borrower_members
 from .shift_finish import ShiftFinish

@@ -2,26 +2,105 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.numerics.winograd import WEIGHT_BITS, WORD_BITS
-from ..parts.assertions import Assertions
-from ..parts.device import MULTIPLIER_LATENCY, Multiplier
-from ..parts.pipeline import delay
-from ..parts.pumped_multipliers import DOUBLE, MultiplierBank
-from ..parts.sleep import Sleep
-from ..winograd.taps import WinogradTaps
-from ..winograd.totals import WinogradTotals
-from ..winograd.words import TAP_CONTROL
-from .agreement import UNCOUNTED_DELAY, Agreement
+from ..parts.device import DOUBLE, MULTIPLIER_LATENCY, Multiplier, MultiplierBank
+from ..parts.pipeline import Assertions, Sleep, delay
 from .engine import ACCUMULATOR_BITS
 from .multipliers import lender_members
+from .winograd import TAP_CONTROL, WinogradTaps, WinogradTotals
 
-__all__ = ["MacColumn", "column_latency"]
+__all__ = [
+    "UNCOUNTED_DELAY",
+    "Agreement",
+    "MacColumn",
+    "column_latency",
+]
+
+
+# How many bits of each byte of a word agree with a weight: what XNOR-popcount has in the place of a multiplier.
+
+#: Cycles from a word to what says which of its bytes do not count.
+UNCOUNTED_DELAY = MULTIPLIER_LATENCY - 1
+#: Of a count, 0 to 8.
+_COUNT_BITS = 4
+
+
+class Agreement(wiring.Component):
+    """Count the bits in which each byte of a word agrees with its weight, a word each cycle.
+
+    A count comes as late as a product would, ``MULTIPLIER_LATENCY`` cycles after the word, over two levels with a
+    register after each, and one more that can be cleared. Three bits become a number of at most 3, and so do three
+    others and the last two; these are added. A byte takes 15 look-up tables of four inputs, or 10 of six: every bit of
+    both levels is a function of six.
+
+    Parameters
+    ----------
+    lanes : int
+        Bytes of a word.
+
+    Members
+    -------
+    word : In(8 * lanes)
+    weights : In(lanes x signed(8))
+    uncounted : In(lanes x 1)
+        ``UNCOUNTED_DELAY`` cycles after the word: the count is zero. It clears a register, without an inverter.
+    counts : Out(lanes x 4)
+    """
+
+    def __init__(self, lanes: int):
+        self.lanes = lanes
+        super().__init__(
+            {
+                "word": In(8 * lanes),
+                "weights": In(data.ArrayLayout(signed(8), lanes)),
+                "uncounted": In(lanes),
+                "counts": Out(data.ArrayLayout(unsigned(_COUNT_BITS), lanes)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        assert MULTIPLIER_LATENCY == 3, "a register after each level, and one more"
+        m = Module()
+        for lane in range(self.lanes):
+            agrees = ~(self.word.word_select(lane, 8) ^ self.weights[lane].as_unsigned())
+            numbers = []
+            for first in (0, 3, 6):
+                number = Signal(2, name=f"number_{lane}_{first}", reset_less=True)
+                m.d.sync += number.eq(_of_bits(*agrees[first : first + 3]))
+                numbers.append(number)
+            total = Signal(_COUNT_BITS, name=f"total_{lane}", reset_less=True)
+            m.d.sync += total.eq(_of_numbers(*numbers))
+            count = Signal(_COUNT_BITS, name=f"count_{lane}", reset_less=True)
+            with m.If(self.uncounted[lane]):
+                m.d.sync += count.eq(0)
+            with m.Else():
+                m.d.sync += count.eq(total)
+            m.d.comb += self.counts[lane].eq(count)
+        return m
+
+
+def _of_bits(a: Value, b: Value, c: Value | None = None) -> Value:
+    """The sum of two or three bits."""
+    if c is None:
+        return Cat(a ^ b, a & b)
+    return Cat(a ^ b ^ c, (a & b) | (c & (a ^ b)))
+
+
+def _of_numbers(a: Value, b: Value, c: Value) -> Value:
+    """The sum of three numbers of two bits, at most 8: what is above their lowest bits is at most 4."""
+    low = _of_bits(a[0], b[0], c[0])
+    highs = (a[1], b[1], c[1], low[1])
+    odd, every = Cat(highs).xor(), Cat(highs).all()
+    pairs = _of_bits(highs[0], highs[1]), _of_bits(highs[2], highs[3])
+    two = (pairs[0][1] | pairs[1][1] | (pairs[0][0] & pairs[1][0])) & ~every
+    return Cat(low[0], odd, two, every)
+
 
 #: Cycles in which what counted last has left the registers of a column.
 _LINGERS = 2 * MULTIPLIER_LATENCY
@@ -38,7 +117,7 @@ def column_latency(lanes: int) -> int:
 
 class MacColumn(wiring.Component):
     """Add up the products of each word with its weights, one word per cycle, into one accumulator; or into two, see
-    :class:`~lutterfly.hdl.winograd.totals.WinogradTotals`.
+    :class:`~lutterfly.hdl.engines.winograd.WinogradTotals`.
 
     A result comes ``latency`` cycles (:func:`column_latency`) after the word that fires it. Bit-exact with
     :func:`lutterfly.golden.engines.mac.accumulate`.
@@ -49,7 +128,7 @@ class MacColumn(wiring.Component):
         Products per word, a power of two.
     step : StructLayout
         As the array's steps are; one whose flag ``chain`` is set does not fire. If it has a ``phase``, words are those
-        of :class:`~lutterfly.hdl.winograd.words.WinogradWords`, and totals come as much later as
+        of :class:`~lutterfly.hdl.engines.winograd.WinogradWords`, and totals come as much later as
         :class:`~lutterfly.golden.engines.engine.ArrayWaits` says.
     is_borrowed : bool
         Whether another engine multiplies here.
@@ -61,7 +140,7 @@ class MacColumn(wiring.Component):
         Whether the multipliers are others', and not its own.
     is_ahead : bool
         Whether words, weights and their control come a cycle before, and what is made of them passes registers of the
-        faster clock: for the first turn of :class:`~lutterfly.hdl.parts.pumped_multipliers.PumpedMultipliers`.
+        faster clock: for the first turn of :class:`~lutterfly.hdl.parts.device.PumpedMultipliers`.
 
     Members
     -------

@@ -12,10 +12,8 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines import specification_of
-from ..parts.assertions import Assertions
-from ..parts.device import MultiplierColumns
-from ..parts.platforms import platform_of
-from ..parts.pumped_multipliers import DOUBLE, PumpedMultipliers, Turn
+from ..parts.device import DOUBLE, MultiplierColumns, PumpedMultipliers, Turn
+from ..parts.pipeline import Assertions, platform_of
 from .engine import EngineComponent
 
 __all__ = [

@@ -13,7 +13,7 @@ from ...golden.engines import FPC
 from ...golden.engines.fpc import SHIFT
 from ...golden.numerics.fpc import MOST_FINISH_SHIFT
 from ..parts.pipeline import delay, spread
-from .finish import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
+from .engine import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
 
 __all__ = ["LATENCY", "ShiftFinish"]
 

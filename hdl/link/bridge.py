@@ -4,28 +4,261 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from ...golden.link import frames
 from ...golden.link.frames import Identity
-from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operation
-from ..bus.axi import axi4_lite_signature
+from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operation, Status
+from ..bus.axi import Response, axi4_lite_signature
 from ..memories.arena import HostSignature
 from ..parts.fifo import Slot, push_signature
-from .answer_sender import AnswerKind, AnswerSender
-from .arena_walk import ArenaWalk
-from .cobs_encoder import CobsEncoder, plain_layout
-from .crc32 import Crc32
-from .frame_intake import FrameIntake
-from .operations import carry_out, choose_word, decide
-from .register_port import RegisterPort
-from .request_check import CHECK_LATENCY, RequestCheck
-from .uart_receiver import received_layout
+from .cobs import CobsEncoder, Crc32, plain_layout
+from .frames import BUFFER_LATENCY, CHECK_LATENCY, AnswerKind, AnswerSender, FrameIntake, RequestCheck
+from .uart import received_layout
 
-__all__ = ["Bridge"]
+__all__ = [
+    "ArenaWalk",
+    "Bridge",
+    "RegisterPort",
+    "carry_out",
+    "choose_word",
+    "decide",
+]
+
+
+# Byte after byte of the arena: read for answers and checksums, written from a frame.
+
+
+class ArenaWalk(wiring.Component):
+    """Walk over a range of the arena, a byte at a time; about eight cycles each.
+
+    No combinational path but from the arena's answer to ``byte``.
+
+    Parameters
+    ----------
+    address_bits : int
+        Of the arena.
+
+    Members
+    -------
+    load : In(1), address : In(address_bits), length : In(address_bits + 1)
+        Begin at the front of a range, of one byte or more. Not while a byte is under way.
+    ask : In(1), byte : Out(push_signature of 8 bits), last : Out(1)
+        While ``ask`` is high, read the next byte; ``last``, with it, says that none follows.
+    write : In(1), place : Out(10), buffered : In(8), written : Out(1)
+        Begin to write the range; from which byte of the frame, ``BUFFER_LATENCY`` cycles before it is here; and, for
+        one cycle, that all of it is written.
+    host : Out(HostSignature)
+        The arena.
+    """
+
+    def __init__(self, address_bits: int):
+        self.address_bits = address_bits
+        super().__init__(
+            {
+                "load": In(1),
+                "address": In(address_bits),
+                "length": In(address_bits + 1),
+                "ask": In(1),
+                "byte": Out(push_signature(8)),
+                "last": Out(1),
+                "write": In(1),
+                "place": Out(ceil_log2(MAX_DATA)),
+                "buffered": In(8),
+                "written": Out(1),
+                "host": Out(HostSignature(address_bits)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        request, answer = self.host.request, self.host.answer
+        # Bytes after the one at hand.
+        left, wait = Signal(self.address_bits, reset_less=True), Signal(range(BUFFER_LATENCY + 1))
+        moves = Signal()
+        m.d.comb += [self.last.eq(left == 0), self.byte.payload.eq(answer.payload)]
+        with m.If(moves):
+            m.d.sync += [
+                request.payload.address.eq(request.payload.address + 1),
+                left.eq(left - 1),
+                self.place.eq(self.place + 1),
+            ]
+        with m.If(self.load):
+            m.d.sync += [request.payload.address.eq(self.address), left.eq(self.length - 1), self.place.eq(0)]
+        with m.FSM() as fsm:
+            with m.State("REST"):
+                m.d.sync += [request.payload.write.eq(self.write), wait.eq(BUFFER_LATENCY)]
+                with m.If(self.write):
+                    m.next = "FETCH"
+                with m.Elif(self.ask):
+                    m.d.sync += request.valid.eq(1)
+                    m.next = "READ"
+            with m.State("READ"):
+                with m.If(request.ready):
+                    m.d.sync += request.valid.eq(0)
+                with m.If(answer.valid):
+                    m.d.comb += moves.eq(1)
+                    m.next = "REST"
+            with m.State("FETCH"):
+                m.d.sync += [wait.eq(wait - 1), request.payload.data.eq(self.buffered)]
+                with m.If(wait == 0):
+                    m.d.sync += request.valid.eq(1)
+                    m.next = "WRITE"
+            with m.State("WRITE"), m.If(request.ready):
+                m.d.sync += [request.valid.eq(0), wait.eq(BUFFER_LATENCY)]
+                m.d.comb += [moves.eq(1), self.written.eq(self.last)]
+                m.next = "FETCH"
+                with m.If(self.last):
+                    m.next = "REST"
+        m.d.comb += self.byte.valid.eq(fsm.ongoing("READ") & answer.valid)
+        return m
+
+
+# One access at a time to the registers, on AXI4-Lite.
+
+
+class RegisterPort(wiring.Component):
+    """Read or write a register: a cycle from ``start`` to the bus, and one from the bus to ``done``.
+
+    What is offered stays until it is taken. Every output is registered but for ``bready`` and ``rready``, which are
+    always high.
+
+    Parameters
+    ----------
+    address_bits : int
+
+    Members
+    -------
+    start : In(1), write : In(1), address : In(address_bits), data : In(32)
+        Begin an access; not before the last one is done.
+    done : Out(1)
+        High for one cycle at its end.
+    okay : Out(1), value : Out(32)
+        With ``done``: whether there is such a register. What is read stays until the next read.
+    control : Out(axi4_lite_signature)
+    """
+
+    def __init__(self, address_bits: int):
+        self.address_bits = address_bits
+        super().__init__(
+            {
+                "start": In(1),
+                "write": In(1),
+                "address": In(address_bits),
+                "data": In(32),
+                "done": Out(1),
+                "okay": Out(1),
+                "value": Out(32),
+                "control": Out(axi4_lite_signature(address_bits)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        bus = self.control
+        address, word = Signal(self.address_bits, reset_less=True), Signal(32, reset_less=True)
+        m.d.comb += [
+            bus.awaddr.eq(address),
+            bus.araddr.eq(address),
+            bus.wdata.eq(word),
+            bus.wstrb.eq(-1),
+            bus.bready.eq(1),
+            bus.rready.eq(1),
+        ]
+        for channel in ("aw", "w", "ar"):
+            valid = getattr(bus, f"{channel}valid")
+            with m.If(getattr(bus, f"{channel}ready")):
+                m.d.sync += valid.eq(0)
+            with m.If(self.start):
+                m.d.sync += valid.eq(~self.write if channel == "ar" else self.write)
+        with m.If(self.start):
+            m.d.sync += [address.eq(self.address), word.eq(self.data)]
+        m.d.sync += [
+            self.done.eq(bus.bvalid | bus.rvalid),
+            self.okay.eq((bus.rvalid & (bus.rresp == Response.OKAY)) | (bus.bvalid & (bus.bresp == Response.OKAY))),
+        ]
+        with m.If(bus.rvalid):
+            m.d.sync += self.value.eq(bus.rdata)
+        return m
+
+
+# What the bridge does with a request, operation by operation: states of its state machine.
+
+
+def decide(m: Module, state: SimpleNamespace) -> None:
+    """What becomes of a good frame: within the state in which that is decided."""
+    check, port, walk = m.submodules.check, m.submodules.port, m.submodules.walk
+    header = m.submodules.intake.header
+    identifies = header.operation == Operation.IDENTIFY
+    m.d.comb += [check.forget.eq(identifies), walk.load.eq(1)]
+    m.d.sync += [state.left.eq(header.length), state.status.eq(check.verdict)]
+    m.next = "ANSWER"
+    with m.If(check.other & ~identifies):
+        m.d.sync += state.status.eq(Status.SEQUENCE)
+    with m.Elif(check.repeated & ~identifies):
+        m.d.sync += state.status.eq(check.last_status)
+    with m.Else():
+        m.d.sync += state.remembers.eq(~identifies)
+        with m.If(check.verdict == Status.OK), m.Switch(header.operation):
+            with m.Case(Operation.IDENTIFY):
+                m.d.sync += state.kind.eq(AnswerKind.IDENTITY)
+            with m.Case(Operation.READ_REGISTER, Operation.WRITE_REGISTER):
+                m.d.comb += port.start.eq(1)
+                m.next = "ACCESS"
+            with m.Case(Operation.READ):
+                m.d.sync += state.kind.eq(AnswerKind.ARENA)
+            with m.Case(Operation.WRITE):
+                m.next = "WRITE"
+            with m.Case(Operation.CHECKSUM):
+                m.next = "BEGIN_SUM"
+            with m.Case(Operation.SET_RATE):
+                m.d.sync += state.sets_rate.eq(1)
+            with m.Case(Operation.WAIT):
+                m.next = "WAIT"
+
+
+def carry_out(
+    m: Module, state: SimpleNamespace, begins_sum: Signal, summing: Signal, *, interrupt: Value, received: Value
+) -> None:
+    """The states of the operations that take their time."""
+    port, walk = m.submodules.port, m.submodules.walk
+    with m.State("ACCESS"):
+        m.d.sync += state.status.eq(Mux(port.okay, Status.OK, Status.REGISTER_REFUSED))
+        with m.If(port.done):
+            m.next = "ANSWER"
+            with m.If(port.okay & ~port.write):
+                m.d.sync += state.kind.eq(AnswerKind.WORD)
+    with m.State("WRITE"):
+        m.d.comb += walk.write.eq(1)
+        with m.If(walk.written):
+            m.next = "ANSWER"
+    with m.State("BEGIN_SUM"):
+        m.d.comb += begins_sum.eq(1)
+        m.next = "SUM"
+    with m.State("SUM"):
+        m.d.comb += summing.eq(1)
+        m.d.sync += state.kind.eq(AnswerKind.WORD)
+        with m.If(walk.byte.valid & walk.last):
+            m.next = "ANSWER"
+    with m.State("WAIT"):
+        m.d.sync += [state.left.eq(state.left - 1), state.kind.eq(AnswerKind.WORD)]
+        with m.If(interrupt | (state.left == 0) | received):
+            m.next = "ANSWER"
+
+
+def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
+    """The word of an answer that has one: within the state in which it begins. That of a CHECKSUM is the CRC."""
+    parts = m.submodules
+    with m.Switch(parts.intake.header.operation):
+        with m.Case(Operation.IDENTIFY):
+            m.d.comb += parts.sender.word.eq(cycles)
+        with m.Case(Operation.READ_REGISTER):
+            m.d.comb += parts.sender.word.eq(parts.port.value)
+        with m.Case(Operation.WAIT):
+            m.d.comb += parts.sender.word.eq(interrupt)
 
 
 class Bridge(wiring.Component):

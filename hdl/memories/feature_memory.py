@@ -9,9 +9,8 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ..parts.assertions import Assertions
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.pipeline import delay
+from ..parts.pipeline import Assertions, delay
 
 __all__ = ["FETCH_LATENCY", "WRITE_LATENCY", "FeatureMemory", "feature_write_layout", "rotated"]
 

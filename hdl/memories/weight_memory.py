@@ -11,8 +11,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
 from ..parts.device import Ram
-from ..parts.pipeline import delay
-from ..parts.platforms import platform_of
+from ..parts.pipeline import delay, platform_of
 
 __all__ = ["WeightMemory"]
 

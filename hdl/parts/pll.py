@@ -13,7 +13,7 @@ from amaranth.hdl import Instance, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from .platforms import platform_of
+from .pipeline import platform_of
 
 __all__ = ["Dividers", "Pll"]
 
@@ -118,7 +118,7 @@ def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
 class Pll(wiring.Component):
     """Make a clock, and tell when it is steady.
 
-    With the primitives of an ECP5 (:mod:`.platforms`) it is EHXPLLL. Without, the clock passes as it is, and is steady
+    With the primitives of an ECP5 (:mod:`.pipeline`) it is EHXPLLL. Without, the clock passes as it is, and is steady
     from the start: in a simulation a clock has no time but its edges.
 
     Parameters

@@ -10,8 +10,8 @@ from amaranth.hdl import ClockDomain, Fragment, Value
 
 from ...golden import registers
 from ...golden.config import Config
-from .platforms import platform_of
-from .pumped_multipliers import DOUBLE
+from .device import DOUBLE
+from .pipeline import platform_of
 
 __all__ = ["head", "to_verilog"]
 
@@ -36,7 +36,7 @@ def to_verilog(component, *, name: str, platform=None) -> str:
     name : str
         Of the top module.
     platform : object
-        What components are elaborated for; see :mod:`.platforms`.
+        What components are elaborated for; see :mod:`.pipeline`.
 
     Returns
     -------

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from amaranth.hdl import Cat, Elaboratable, Module, Mux, signed, unsigned
-from amaranth.lib import data, wiring
+from amaranth.hdl import Cat, Elaboratable, Module, Mux, Signal, signed, unsigned
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.utils import ceil_log2
 
+from ...golden import isa
 from ...golden.config import Config
 from ...golden.memories import PARAMETER_BYTES, LocalMemory
 from ...golden.timing.latencies import addends_latency
-from ..engines.engine import ACCUMULATOR_BITS
-from ..engines.finish import (
+from ..engines.engine import (
+    ACCUMULATOR_BITS,
+    AddendsComponent,
     FinishComponent,
+    addend_of,
+    addends_layout,
     built_finishes,
     codes_layout,
     finish_flag,
@@ -21,17 +26,135 @@ from ..engines.finish import (
     take_finish_settings,
     values_layout,
 )
-from ..parts.device import RAM_LATENCY
-from ..parts.pipeline import delay
-from ..parts.sleep import Sleep
-from .addends import Addends
-from .place import Place
+from ..parts.device import RAM_LATENCY, Ram
+from ..parts.isa import field_shape
+from ..parts.pipeline import Sleep, delay
+from .group_walk import Place, settings_layout
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
-from .settings import settings_layout
-from .transfer_tables import TransferTables
 
-__all__ = ["Finishing", "finishing_latency"]
+__all__ = [
+    "Addends",
+    "Finishing",
+    "TransferTables",
+    "finishing_latency",
+]
+
+
+# What the requantiser adds: accumulator and bias, or what a finish of an engine's own makes of them.
+
+
+class Addends(wiring.Component):
+    """Give two addends for each accumulator of a group, :func:`~lutterfly.golden.timing.latencies.addends_latency`
+    cycles later.
+
+    Parameters
+    ----------
+    config : Config
+    finishes : mapping of str to AddendsComponent
+        Submodules of somebody else, by the flag in ``settings`` that chooses each.
+
+    Members
+    -------
+    settings : In(settings_layout)
+    accumulators, biases : In(requant_lanes x signed(32))
+    addends : Out(addends_layout)
+    """
+
+    def __init__(self, config: Config, finishes: Mapping[str, AddendsComponent]):
+        self.lanes = config.array.requant_lanes
+        self.finishes = finishes
+        self.latency = addends_latency(config)
+        words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
+        super().__init__(
+            {
+                "settings": In(settings_layout(config)),
+                "accumulators": In(words),
+                "biases": In(words),
+                "addends": Out(addends_layout(config)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        # The last cycle is the choice.
+        latest = self.latency - 1
+        chosen = {name: delay(m, self.settings[name], latest, name=name) for name in self.finishes}
+        for component in self.finishes.values():
+            m.d.comb += [
+                *take_finish_settings(component.settings, self.settings),
+                component.accumulators.eq(self.accumulators),
+                component.biases.eq(self.biases),
+            ]
+        for lane in range(self.lanes):
+            for place, given in enumerate((self.accumulators[lane], self.biases[lane])):
+                if not self.finishes:
+                    m.d.comb += self.addends[lane][place].eq(addend_of(given))
+                    continue
+                name = f"lane_{lane}_addend_{place}"
+                value = addend_of(delay(m, given, latest, name=f"{name}_passing"))
+                for flag, component in self.finishes.items():
+                    waits = latest - component.finish.addends_latency
+                    own = delay(m, component.addends[lane][place], waits, name=f"{name}_{flag}")
+                    value = Mux(chosen[flag], own, value)
+                addend = Signal.like(self.addends[lane][place], name=name, reset_less=True)
+                m.d.sync += addend.eq(value)
+                m.d.comb += self.addends[lane][place].eq(addend)
+        return m
+
+
+# Transfer tables: one byte in, one byte out, from one of several tables of 256 bytes.
+
+
+class TransferTables(wiring.Component):
+    """Look ``requant_lanes`` codes up in a table each cycle, or let them pass, with a latency of ``RAM_LATENCY``
+    cycles.
+
+    Bit-exact with :func:`lutterfly.golden.transfer.tables.apply_table`. Every lane has its own copy of all tables, and
+    they are written alike.
+
+    Parameters
+    ----------
+    config : Config
+
+    Members
+    -------
+    enable : In(1), table : In
+        Whether to look up, and in which table.
+    codes : In(requant_lanes x signed(8))
+    values : Out(requant_lanes x 8)
+    write : Out(memory.WritePort.Signature)
+        One byte of a table; the address is 256 times the table, plus the code plus 128.
+    """
+
+    def __init__(self, config: Config):
+        self.config = config
+        self.lanes = config.array.requant_lanes
+        self.size = config.memory.tables * isa.TABLE_BYTES
+        super().__init__(
+            {
+                "enable": In(1),
+                "table": In(field_shape(isa.COMPUTE, "table")),
+                "codes": In(data.ArrayLayout(signed(8), self.lanes)),
+                "values": Out(data.ArrayLayout(unsigned(8), self.lanes)),
+                "write": Out(memory.WritePort.Signature(addr_width=ceil_log2(self.size), shape=8)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        enabled = delay(m, self.enable, RAM_LATENCY, name="enabled")
+        for lane in range(self.lanes):
+            m.submodules[f"lane_{lane}"] = ram = Ram(width=8, depth=self.size)
+            code = self.codes[lane].as_unsigned()
+            m.d.comb += [
+                ram.read_address.eq(Cat(code ^ 0x80, self.table)),
+                ram.write_address.eq(self.write.addr),
+                ram.write_data.eq(self.write.data),
+                ram.write_enable.eq(self.write.en),
+                self.values[lane].eq(Mux(enabled, ram.read_data, delay(m, code, RAM_LATENCY, name=f"code_{lane}"))),
+            ]
+        return m
 
 
 def finishing_latency(config: Config) -> int:

@@ -13,16 +13,76 @@ from ...golden.config import Config
 from ...golden.machine.landings import packs, shares_bytes
 from ...golden.timing.latencies import burst_results
 from ..engines import COMPONENTS
-from ..engines.fields import further_pitch, further_results, most_further
-from ..engines.finish import has_whole_finish, is_whole
-from ..parts.fifo import Fifo, Slot
-from ..parts.isa import command_shape
-from ..parts.lookahead import Lookahead
+from ..engines.engine import (
+    built_finishes,
+    finish_fields,
+    finish_flag,
+    further_pitch,
+    further_results,
+    has_whole_finish,
+    is_chosen,
+    is_whole,
+    most_further,
+    take_fields,
+)
+from ..parts.fifo import Fifo, Lookahead, Slot
+from ..parts.isa import INDEX_BITS, command_shape, field_shape
 from ..parts.loops import Loops
-from .place import Place
-from .settings import settings_layout, take_settings
 
-__all__ = ["COMMANDS_IN_FLIGHT", "GroupWalk", "group_layout"]
+__all__ = [
+    "COMMANDS_IN_FLIGHT",
+    "GroupWalk",
+    "Place",
+    "group_layout",
+    "settings_layout",
+    "take_settings",
+]
+
+
+# Where a group of results goes.
+
+
+class Place(data.Struct):
+    """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
+    piece. A group of a whole finish (``is_whole``) is all lanes, and a piece.
+
+    ``address`` and ``count`` are those of the piece, ``count`` in results; ``packed``: each of them is a bit. Where a
+    piece is less than a byte of these, ``bit`` is where it begins in it. ``finish`` marks the last group of a command.
+    """
+
+    valid: unsigned(1)
+    write: unsigned(1)
+    finish: unsigned(1)
+    is_whole: unsigned(1)
+    packed: unsigned(1)
+    bit: unsigned(3)
+    slot: unsigned(6)
+    address: unsigned(isa.LOCAL_BITS)
+    count: unsigned(7)
+    index: unsigned(INDEX_BITS)
+
+
+# What a command says of the codes of its results, which travels with each of their groups.
+
+_COMMON = ("zero_point", "low", "high", "table_enable", "table")
+
+
+def settings_layout(config: Config) -> data.StructLayout:
+    """What all commands say of requantisation and tables; which finish a command has chosen, a flag for each that has
+    hardware of its own; and in ``fields`` what these want to know."""
+    common = {name: field_shape(isa.COMPUTE, name) for name in _COMMON}
+    flags = {finish_flag(engine, finish): unsigned(1) for engine, finish in built_finishes(config)}
+    return data.StructLayout({**common, **flags, **finish_fields(config.engines)})
+
+
+def take_settings(target: data.View, command: data.View, config: Config) -> list:
+    """Assign the settings of a command."""
+    return [
+        *(target[name].eq(command[name]) for name in _COMMON),
+        *(target[finish_flag(*built)].eq(is_chosen(command, *built)) for built in built_finishes(config)),
+        *take_fields(target, command),
+    ]
+
 
 #: Commands that wait after the one whose groups are walked, at least.
 COMMANDS_IN_FLIGHT = 4

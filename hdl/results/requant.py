@@ -50,7 +50,7 @@ class Requantiser(wiring.Component):
     -------
     addends : In(2 x signed(37))
         With 5 bits of fraction, which are zero in accumulator and bias
-        (:func:`~lutterfly.hdl.engines.finish.addend_of`): their sum wraps at 32 bits.
+        (:func:`~lutterfly.hdl.engines.engine.addend_of`): their sum wraps at 32 bits.
     scale : In(Scale)
         A mantissa is 0 or has its highest bit set.
     zero_point, low, high : In(signed(8))

@@ -11,11 +11,11 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.machine.landings import packs
 from ...golden.units import ErrorCode, Unit
-from ..engines.finish import codes_layout, has_whole_finish
+from ..engines.engine import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout
-from ..parts.assertions import Assertions
 from ..parts.isa import ErrorReport, report_error
-from .place import Place
+from ..parts.pipeline import Assertions
+from .group_walk import Place
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
 

@@ -1,8 +1,8 @@
 """Let registers with an enable stand still together with the logic between them: the same Verilog otherwise.
 
-Amaranth writes a register of a part that sleeps (``hdl/parts/sleep.py``) as one that takes its own value again, so that
-Verilator evaluates what stands in front of it in every cycle. Here the enable goes to the clock's event instead: what
-depends on such registers alone is evaluated only when they change.
+Amaranth writes a register of a part that sleeps (``hdl/parts/pipeline.py``) as one that takes its own value again, so
+that Verilator evaluates what stands in front of it in every cycle. Here the enable goes to the clock's event instead:
+what depends on such registers alone is evaluated only when they change.
 """
 
 from __future__ import annotations

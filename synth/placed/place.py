@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ...hdl.parts.platforms import GENERIC, Platform
-from ...hdl.parts.pumped_multipliers import DOUBLE
+from ...hdl.parts.device import DOUBLE
+from ...hdl.parts.pipeline import GENERIC, Platform
 from ..device import DELAYS, MARGIN, Device
 from ..floorplan import floorplan
 from ..report import Placement, read_placement

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...hdl.parts.pumped_multipliers import HALF_CYCLE
+from ...hdl.parts.device import HALF_CYCLE
 from .delays import Place, net_of
 from .slices import REGISTER, Mover, Site, Slices
 from .timing import Sink, Timing

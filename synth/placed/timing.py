@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container
 from typing import Any, NamedTuple
 
-from ...hdl.parts.pumped_multipliers import DOUBLE
+from ...hdl.parts.device import DOUBLE
 from ..critical import CLOCKS, start_of
 from .delays import BLOCK_SETUP, SETUP, TABLE, Arc, Cell, Place, arcs, net_of, place_of, wire
 
@@ -72,7 +72,7 @@ class Timing:
             clock = next((net for port in CLOCKS if (net := net_of(cell, port)) is not None), None)
             if clock is not None:
                 self.clocks.add(clock)
-                # One with an enable changes with edges of the slower clock only (`hdl/parts/pumped_multipliers.py`).
+                # One with an enable changes with edges of the slower clock only (`hdl/parts/device.py`).
                 self._clocked[name] = clock in doubled and net_of(cell, "CE") is None
             for source, arc in arcs(name, cell):
                 self._after[source].append(arc)

@@ -234,7 +234,7 @@ class Workplace:
         script = (
             "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.presets import PRESETS;"
             "from lutterfly.hdl.top_axi import TopAxi; from lutterfly.hdl.top_ip import TopIp;"
-            "from lutterfly.hdl.top_uart import TopUart; from lutterfly.hdl.parts.platforms import Platform;"
+            "from lutterfly.hdl.top_uart import TopUart; from lutterfly.hdl.parts.pipeline import Platform;"
             f"config = PRESETS[{preset!r}];"
             "top = TopUart(config, 25_000_000) if config.arena.on_chip_bytes else TopIp(TopAxi(config));"
             f"text = rtlil.convert(top, name='top', emit_src=False, platform={platform});"

@@ -15,7 +15,7 @@ from amaranth.hdl import unsigned
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.hdl.bus.burst import BurstSplitter
+from lutterfly.hdl.bus.axi import BurstSplitter
 
 BEATS = 16
 CONTEXT = unsigned(5)

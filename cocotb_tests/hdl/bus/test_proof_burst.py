@@ -12,7 +12,7 @@ from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, inside
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import AxiConfig
-from lutterfly.hdl.bus import burst as burst_module
+from lutterfly.hdl.bus import axi as burst_module
 
 pytestmark = needs_yosys
 PAGE_BYTES = 4096

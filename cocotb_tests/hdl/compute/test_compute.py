@@ -23,7 +23,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
-from lutterfly.hdl.parts.platforms import SIMULATED
+from lutterfly.hdl.parts.pipeline import SIMULATED
 
 COMMANDS = 40
 #: Pairs of commands whose lists every configuration's memory holds.

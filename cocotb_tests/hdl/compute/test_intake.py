@@ -21,9 +21,8 @@ from lutterfly.golden.engines import SPECIFICATIONS, find_engine
 from lutterfly.golden.machine.compute import check_fields
 from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute.intake import Intake
-from lutterfly.hdl.compute.position import Position
-from lutterfly.hdl.engines.fields import most_further
+from lutterfly.hdl.compute.intake import Intake, Position
+from lutterfly.hdl.engines.engine import most_further
 from lutterfly.hdl.parts.isa import command_shape
 
 SHAPE = command_shape(isa.COMPUTE)

@@ -20,8 +20,7 @@ from lutterfly.golden.numerics import windows
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.compute.lookup import ISSUE_LATENCY, Lookup, issued_layout
-from lutterfly.hdl.engines.engine import step_layout
-from lutterfly.hdl.engines.fields import step_fields
+from lutterfly.hdl.engines.engine import step_fields, step_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 
 OUTPUTS = ("step", "engine", "engine_valid", "address", "weight", "reads", "problem")

@@ -30,7 +30,8 @@ from lutterfly.golden.timing.latencies import LOOKAHEAD, RESULT_WINDOWS, backlog
 from lutterfly.hdl.compute import foresight
 from lutterfly.hdl.compute.foresight import foreseen_limit
 from lutterfly.hdl.parts.isa import command_shape
-from lutterfly.hdl.results import group_walk, result_fifo, results
+from lutterfly.hdl.results import group_walk, results
+from lutterfly.hdl.results import results as result_fifo
 
 pytestmark = needs_yosys
 

@@ -29,7 +29,7 @@ from lutterfly.golden.engines import DEPTHWISE, FPC
 from lutterfly.golden.timing.latencies import LOOKAHEAD, burst_results, window_results
 from lutterfly.hdl.compute import foresight, intake, windows
 from lutterfly.hdl.compute.foresight import foreseen_limit
-from lutterfly.hdl.engines.finish import is_whole
+from lutterfly.hdl.engines.engine import is_whole
 from lutterfly.hdl.parts.isa import EngineCommand
 
 pytestmark = needs_yosys

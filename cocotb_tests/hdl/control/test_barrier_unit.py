@@ -13,7 +13,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.control.barrier_unit import BarrierUnit
+from lutterfly.hdl.control.barrier import BarrierUnit
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 
 CONFIG = dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=4))

@@ -11,7 +11,7 @@ import pytest
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import registers
-from lutterfly.hdl.control.cluster import Cluster
+from lutterfly.hdl.control.barrier import Cluster
 
 BUSY, DONE, ERROR = registers.STATUS_BUSY, registers.STATUS_DONE, registers.STATUS_ERROR
 OUTPUTS = ("begin", "stop", "error_core", "status", "pending")

@@ -16,7 +16,7 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.units import Queue
-from lutterfly.hdl.control.dispatch import Dispatch, offers
+from lutterfly.hdl.control.queue import Dispatch, offers
 
 PORTS = {
     Opcode.LOAD: "load",

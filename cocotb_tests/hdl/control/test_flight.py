@@ -12,7 +12,7 @@ from cocotb.triggers import Timer
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.units import Unit
-from lutterfly.hdl.control.flight import _IN_FLIGHT, Flight, flight_layout
+from lutterfly.hdl.control.queue import _IN_FLIGHT, Flight, flight_layout
 
 UNITS = (Unit.NONE, Unit.LOAD, Unit.STORE)
 

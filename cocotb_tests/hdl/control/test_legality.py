@@ -16,7 +16,7 @@ from lutterfly.golden.engines import find_engine, format_of
 from lutterfly.golden.isa import COMMAND_BITS, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Queue
-from lutterfly.hdl.control.legality import Legality
+from lutterfly.hdl.control.queue import Legality
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,7 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
-from lutterfly.hdl.control.program import Program
-from lutterfly.hdl.control.ring import program_layout
+from lutterfly.hdl.control.program import Program, program_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 
 RING = 8

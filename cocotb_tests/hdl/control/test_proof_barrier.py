@@ -16,7 +16,7 @@ from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode
-from lutterfly.hdl.control import barrier, barrier_unit
+from lutterfly.hdl.control import barrier
 
 pytestmark = needs_yosys
 CORES = 4
@@ -31,7 +31,7 @@ class BarrierProof(Proof):
     Stated bound: a core whose program has ended has no command left; it may begin its next program at any time.
     """
 
-    def __init__(self, barrier_module: ModuleType = barrier, unit_module: ModuleType = barrier_unit) -> None:
+    def __init__(self, barrier_module: ModuleType = barrier, unit_module: ModuleType = barrier) -> None:
         super().__init__()
         self.barrier = barrier_module.Barrier(CORES)
         self.units = [unit_module.BarrierUnit(CONFIG, core) for core in range(CORES)]
@@ -128,14 +128,14 @@ def test_barriers(tmp_path: Path) -> None:
         # One that arrives in the cycle in which another one ends.
         (barrier, "here[core] & (ended & group).any()", "here[core] & (ended & group & ~Cat(has_ended)).any()"),
         (barrier, "(ended & group).any()", "(ended & group).all()"),
-        (barrier_unit, "self.arrive.valid.eq(taken & legal)", "self.arrive.valid.eq(taken)"),
+        (barrier, "self.arrive.valid.eq(taken & legal)", "self.arrive.valid.eq(taken)"),
         (
-            barrier_unit,
+            barrier,
             "legal.eq(command.group[self.core] & ~command.group[cores:].any())",
             "legal.eq(command.group[self.core])",
         ),
-        (barrier_unit, "with m.Elif(self.release | self.lost):", "with m.Elif(self.release):"),
-        (barrier_unit, "~self.waiting & ~self.halt", "~self.halt"),
+        (barrier, "with m.Elif(self.release | self.lost):", "with m.Elif(self.release):"),
+        (barrier, "~self.waiting & ~self.halt", "~self.halt"),
     ],
 )
 def test_a_broken_barrier_is_found(part: ModuleType, old: str, new: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig
 from lutterfly.golden.isa import Opcode, fields_end
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue, Unit
-from lutterfly.hdl.control import dispatch, flight, legality, queue, tokens
+from lutterfly.hdl.control import queue
 
 pytestmark = needs_yosys
 #: With few words in a command, so that a run is short.
@@ -37,14 +37,14 @@ MUTATIONS = (
     # What is behind a BARRIER overtakes it.
     (queue, "may_overlap &= ~is_barrier & ~last_was_barrier", "may_overlap &= ~is_barrier"),
     (queue, "may_overlap &= ~is_barrier & ~last_was_barrier", "may_overlap &= ~last_was_barrier"),
-    (flight, "idle.eq(~head.valid & ~fifo.output.valid)", "idle.eq(~head.valid)"),
-    (flight, "head.valid & (by_itself | self.finished | has_finished)", "head.valid"),
-    (flight, "finished + self.finished - (self.completed & ~by_itself)", "finished + self.finished - self.completed"),
+    (queue, "idle.eq(~head.valid & ~fifo.output.valid)", "idle.eq(~head.valid)"),
+    (queue, "head.valid & (by_itself | self.finished | has_finished)", "head.valid"),
+    (queue, "finished + self.finished - (self.completed & ~by_itself)", "finished + self.finished - self.completed"),
     (queue, 'with m.State("DRAIN"), m.If(parts.flight.idle):', 'with m.State("DRAIN"):'),
-    (tokens, "enough.eq(count >= self.needed)", "enough.eq((count >= self.needed) | (self.needed == 1))"),
-    (tokens, "(count - self.needed) + self.granted", "count - self.needed"),
-    (dispatch, "m.d.sync += [port.valid.eq(0) for port in ports]", "m.d.sync += ports[0].valid.eq(0)"),
-    (legality, "unused.eq(compute.argument[end:].any())", "unused.eq(compute.argument[end + 1 :].any())"),
+    (queue, "enough.eq(count >= self.needed)", "enough.eq((count >= self.needed) | (self.needed == 1))"),
+    (queue, "(count - self.needed) + self.granted", "count - self.needed"),
+    (queue, "m.d.sync += [port.valid.eq(0) for port in ports]", "m.d.sync += ports[0].valid.eq(0)"),
+    (queue, "unused.eq(compute.argument[end:].any())", "unused.eq(compute.argument[end + 1 :].any())"),
     (
         queue,
         '("SETTLE", "GATHER"), ("GATHER", "CHECK"), ("CHECK", "BEGIN")',
@@ -70,7 +70,7 @@ class QueueProof(Proof):
         parts = found.parts
         self.flight, self.tokens = inside(parts.flight), inside(parts.tokens)
         self.legality, self.dispatch = inside(parts.legality), inside(parts.dispatch)
-        kinds = tuple(dispatch.offers(unit.queue, unit.config.cores))
+        kinds = tuple(queue.offers(unit.queue, unit.config.cores))
         granted_most = (1 << len(self.tokens.count)) - 1
         m.d.comb += [
             unit.start.eq(self.free(name="start")),
@@ -282,7 +282,7 @@ class QueueProof(Proof):
     sweep([(Queue.DMA, 2, 1), (Queue.DMA, 2, 2), (Queue.COMPUTE, 2, 1), (Queue.DMA, 4, 2)], kept=[(Queue.DMA, 2, 2)]),
 )
 def test_queue(which: Queue, count: int, cores: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flight, "_IN_FLIGHT", count)
+    monkeypatch.setattr(queue, "_IN_FLIGHT", count)
     prove(QueueProof(which, cores), tmp_path, depth=2, cover_depth=24, time_limit_s=3600)
 
 
@@ -297,12 +297,12 @@ def test_queue(which: Queue, count: int, cores: int, tmp_path: Path, monkeypatch
 def test_a_broken_queue_is_found(
     part: ModuleType, old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(flight, "_IN_FLIGHT", 2)
+    monkeypatch.setattr(queue, "_IN_FLIGHT", 2)
     changed = broken(part, old, new)
     for name in part.__all__:
         # The queue has its parts by their names.
         monkeypatch.setattr(queue, name, getattr(changed, name), raising=False)
-    which = Queue.COMPUTE if part is legality else Queue.DMA
+    which = Queue.COMPUTE if part is queue else Queue.DMA
     # What goes wrong takes several commands: more cycles than the solver can look at from reset on.
     with pytest.raises(ProofError, match="does not follow"):
         prove(QueueProof(which, cores=2), tmp_path, depth=2)

@@ -15,8 +15,8 @@ from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, i
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control import ring
-from lutterfly.hdl.control.ring import program_layout
+from lutterfly.hdl.control import program as ring
+from lutterfly.hdl.control.program import program_layout
 from lutterfly.hdl.core import Core
 
 pytestmark = needs_yosys

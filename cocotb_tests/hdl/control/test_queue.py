@@ -22,8 +22,8 @@ from lutterfly.golden.isa import Opcode, fields_end
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.control.queue import CommandQueue
-from lutterfly.hdl.control.standing import Standing
-from lutterfly.hdl.dma.dma_load import load_command_layout
+from lutterfly.hdl.control.supervisor import Standing
+from lutterfly.hdl.dma.load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 
 HEADER = ("after", "reserved", "signal", "wait")

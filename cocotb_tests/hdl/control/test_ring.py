@@ -16,7 +16,7 @@ from cocotb_tests.support.benches.streams import pack, receive
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control.ring import Ring, burst_layout, program_layout
+from lutterfly.hdl.control.program import Ring, burst_layout, program_layout
 from lutterfly.hdl.parts.verilog import to_verilog
 
 START = 64

@@ -18,8 +18,7 @@ from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.control.registers import core_read_layout
-from lutterfly.hdl.control.standing import Standing
-from lutterfly.hdl.control.supervisor import Supervisor, error_sources, events_layout
+from lutterfly.hdl.control.supervisor import Standing, Supervisor, error_sources, events_layout
 
 
 def config_of(cores: int) -> Config:

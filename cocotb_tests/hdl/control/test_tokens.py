@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from lutterfly.hdl.control.tokens import Tokens
+from lutterfly.hdl.control.queue import Tokens
 
 
 def test_tokens(simulate) -> None:

@@ -16,8 +16,7 @@ from cocotb_tests.support.benches.streams import send, unpack
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.dma.byte_aligner import ByteAligner, chunk_layout
-from lutterfly.hdl.dma.load_chunks import step_layout
+from lutterfly.hdl.dma.chunks import ByteAligner, chunk_layout, step_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 
 KEPT = ("memory", "address", "count", "last")

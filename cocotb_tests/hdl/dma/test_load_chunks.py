@@ -18,7 +18,7 @@ from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.dma.load_chunks import LoadChunks, chunk_bytes, step_layout, transfer_nest
+from lutterfly.hdl.dma.chunks import LoadChunks, chunk_bytes, step_layout, transfer_nest
 
 LOOPS = ("row", "fold", "piece")
 

@@ -18,8 +18,8 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.dma.load_chunks import chunk_bytes, transfer_nest
-from lutterfly.hdl.dma.load_command import LoadCommands, load_command_layout, run_nest
+from lutterfly.hdl.dma.chunks import chunk_bytes, transfer_nest
+from lutterfly.hdl.dma.load import LoadCommands, load_command_layout, run_nest
 from lutterfly.hdl.parts.isa import ErrorReport
 
 IDLE = {"commands__valid": 0, "runs__ready": 0, "transfers__ready": 0, "halt": 0}

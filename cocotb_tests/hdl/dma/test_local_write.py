@@ -14,8 +14,7 @@ from cocotb_tests.support.benches.streams import pack, unpack
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.dma.byte_aligner import chunk_layout
-from lutterfly.hdl.dma.local_write import LocalWrite, local_write_layout
+from lutterfly.hdl.dma.chunks import LocalWrite, chunk_layout, local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 
 

@@ -13,10 +13,9 @@ from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.dma import byte_aligner, dma_load, dma_store, store_beats
-from lutterfly.hdl.dma.load_chunks import step_layout
-from lutterfly.hdl.parts.fifo import Fifo
-from lutterfly.hdl.parts.lookahead import Lookahead
+from lutterfly.hdl.dma import chunks, load, store
+from lutterfly.hdl.dma.chunks import step_layout
+from lutterfly.hdl.parts.fifo import Fifo, Lookahead
 
 pytestmark = needs_yosys
 CONFIG = PRESETS["tiny"]
@@ -40,7 +39,7 @@ def check_fifo(m: Module, queue: Fifo) -> Signal:
 class StoreBeatsProof(Proof):
     """The feature memory gives one word for each address, in order, at any time."""
 
-    def __init__(self, module=store_beats) -> None:
+    def __init__(self, module=store) -> None:
         super().__init__()
         self.unit = module.StoreBeats(CONFIG)
 
@@ -105,7 +104,7 @@ class StoreBeatsProof(Proof):
 class LoadRoomProof(Proof):
     """Bursts of any lengths, answers at any pace, and an aligner that takes beats when it likes."""
 
-    def __init__(self, module=dma_load) -> None:
+    def __init__(self, module=load) -> None:
         super().__init__()
         self.unit = module.DmaLoad(CONFIG)
 
@@ -174,7 +173,7 @@ class LoadRoomProof(Proof):
 class ReservationProof(Proof):
     """The aligner and the queue after it, for any steps and beats."""
 
-    def __init__(self, module=byte_aligner) -> None:
+    def __init__(self, module=chunks) -> None:
         super().__init__()
         self.aligner = module.ByteAligner(CONFIG)
         self.aligned = Lookahead(1)
@@ -212,7 +211,7 @@ class ReservationProof(Proof):
 class StoreResponsesProof(Proof):
     """Rows and bursts of any kind, and answers at any pace."""
 
-    def __init__(self, module=dma_store) -> None:
+    def __init__(self, module=store) -> None:
         super().__init__()
         self.unit = module.DmaStore(CONFIG)
 
@@ -263,28 +262,28 @@ def test_responses_of_a_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("proof", "module", "old", "new"),
     [
-        (StoreBeatsProof, store_beats, "active & has_room", "active"),
-        (LoadRoomProof, dma_load, "room >= 2 * axi.BURST_BEATS", "room >= axi.BURST_BEATS"),
+        (StoreBeatsProof, store, "active & has_room", "active"),
+        (LoadRoomProof, load, "room >= 2 * axi.BURST_BEATS", "room >= axi.BURST_BEATS"),
         *(
             pytest.param(*change, marks=pytest.mark.regress)
             for change in (
                 (
                     StoreBeatsProof,
-                    store_beats,
+                    store,
                     "counted(room, comes=left, ",
                     "counted(room, comes=words.output.valid, ",
                 ),
-                (StoreBeatsProof, store_beats, "Mux(last, last_strobe, (1 << data_bytes) - 1)", "last_strobe"),
-                (StoreBeatsProof, store_beats, "read.payload + data_bytes", "read.payload + 1"),
-                (StoreBeatsProof, store_beats, "last.eq(beats_left == 1)", "last.eq(beats_left == 0)"),
-                (StoreBeatsProof, store_beats, "last.eq(burst.beats_minus_one == 0)", "last.eq(0)"),
-                (LoadRoomProof, dma_load, "bursts.payload.beats_minus_one + 1, 0", "bursts.payload.beats_minus_one, 0"),
-                (LoadRoomProof, dma_load, "has_room & pending.input.ready", "has_room"),
-                (LoadRoomProof, dma_load, "room + freed - began", "room + beats.output.valid - began"),
-                (ReservationProof, byte_aligner, "self.reserve.eq(move)", "self.reserve.eq(may_move)"),
-                (ReservationProof, byte_aligner, "self.steps.valid & self.room", "self.steps.valid"),
-                (StoreResponsesProof, dma_store, "starts.ready & pending.input.ready", "starts.ready"),
-                (StoreResponsesProof, dma_store, "pending.ready.eq(b.valid)", "pending.ready.eq(1)"),
+                (StoreBeatsProof, store, "Mux(last, last_strobe, (1 << data_bytes) - 1)", "last_strobe"),
+                (StoreBeatsProof, store, "read.payload + data_bytes", "read.payload + 1"),
+                (StoreBeatsProof, store, "last.eq(beats_left == 1)", "last.eq(beats_left == 0)"),
+                (StoreBeatsProof, store, "last.eq(burst.beats_minus_one == 0)", "last.eq(0)"),
+                (LoadRoomProof, load, "bursts.payload.beats_minus_one + 1, 0", "bursts.payload.beats_minus_one, 0"),
+                (LoadRoomProof, load, "has_room & pending.input.ready", "has_room"),
+                (LoadRoomProof, load, "room + freed - began", "room + beats.output.valid - began"),
+                (ReservationProof, chunks, "self.reserve.eq(move)", "self.reserve.eq(may_move)"),
+                (ReservationProof, chunks, "self.steps.valid & self.room", "self.steps.valid"),
+                (StoreResponsesProof, store, "starts.ready & pending.input.ready", "starts.ready"),
+                (StoreResponsesProof, store, "pending.ready.eq(b.valid)", "pending.ready.eq(1)"),
             )
         ),
     ],

@@ -18,7 +18,7 @@ from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.golden.isa import LOCAL_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus.axi import write_beat_layout
-from lutterfly.hdl.dma.store_beats import StoreBeats
+from lutterfly.hdl.dma.store import StoreBeats
 
 BURST_FIELDS = ("source", "beats_minus_one", "first_byte", "last_byte", "first")
 

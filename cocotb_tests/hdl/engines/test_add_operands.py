@@ -13,7 +13,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.add_operands import AddOperands
+from lutterfly.hdl.engines.add import AddOperands
 from lutterfly.hdl.engines.engine import Step
 
 

@@ -17,8 +17,8 @@ from lutterfly.golden.engines.add import ENTRIES, ENTRY_BITS
 from lutterfly.golden.numerics.addition import add_words
 from lutterfly.golden.numerics.requant import SUM_BITS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.add_tables import AddTables
-from lutterfly.hdl.engines.finish import finish_settings_layout
+from lutterfly.hdl.engines.add import AddTables
+from lutterfly.hdl.engines.engine import finish_settings_layout
 from lutterfly.hdl.parts.device import RAM_LATENCY
 
 LIMIT = 1 << ENTRY_BITS - 1

@@ -13,8 +13,8 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.engines import DEPTHWISE, MAC
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.column_hop import ColumnHop
 from lutterfly.hdl.engines.engine import step_layout
+from lutterfly.hdl.engines.mac_array import ColumnHop
 
 CONFIG = PRESETS["tiny"]
 #: More than a delay line has in one part.

@@ -19,7 +19,7 @@ from lutterfly.golden.numerics.butterfly import Pattern, pixel_words
 from lutterfly.golden.numerics.fpc import Stages, enter, place, run_stages
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.fpc import FastPointwise
-from lutterfly.hdl.parts.platforms import SIMULATED
+from lutterfly.hdl.parts.pipeline import SIMULATED
 
 
 @pytest.mark.sampled(1)

@@ -27,7 +27,7 @@ from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from lutterfly.hdl.parts.platforms import ASSERTED
+from lutterfly.hdl.parts.pipeline import ASSERTED
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],

@@ -18,11 +18,10 @@ from lutterfly.golden.engines import MAC
 from lutterfly.golden.engines.winograd import winograd
 from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.agreement import UNCOUNTED_DELAY
 from lutterfly.hdl.engines.engine import step_layout
-from lutterfly.hdl.engines.mac_column import MacColumn, column_latency
+from lutterfly.hdl.engines.mac_column import UNCOUNTED_DELAY, MacColumn, column_latency
+from lutterfly.hdl.engines.winograd import TAP_CONTROL
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from lutterfly.hdl.winograd.words import TAP_CONTROL
 
 LANES = 4
 LATENCY = column_latency(LANES)

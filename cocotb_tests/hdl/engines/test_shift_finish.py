@@ -12,7 +12,7 @@ from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.numerics.fpc import Finish, shift_values
-from lutterfly.hdl.engines.finish import finish_settings_layout
+from lutterfly.hdl.engines.engine import finish_settings_layout
 from lutterfly.hdl.engines.shift_finish import LATENCY, ShiftFinish
 
 CONFIG = FPC_CONFIGS["bottom-up"]

@@ -11,8 +11,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import receive
 from lutterfly.golden.link.frames import NAK, Frame, pack_word
-from lutterfly.hdl.link.answer_sender import AnswerKind, AnswerSender
-from lutterfly.hdl.link.cobs_encoder import plain_layout
+from lutterfly.hdl.link.cobs import plain_layout
+from lutterfly.hdl.link.frames import AnswerKind, AnswerSender
 
 CONSTANTS = bytes(range(100, 116))
 

@@ -8,7 +8,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import StreamMonitor
-from lutterfly.hdl.link.arena_walk import ArenaWalk
+from lutterfly.hdl.link.bridge import ArenaWalk
 
 BITS = 12
 

@@ -8,7 +8,7 @@ import numpy as np
 from cobs import cobs as judge
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from lutterfly.hdl.link.cobs_decoder import CobsDecoder
+from lutterfly.hdl.link.cobs import CobsDecoder
 
 
 def test_decoder(simulate) -> None:

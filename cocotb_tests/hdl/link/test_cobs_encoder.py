@@ -10,7 +10,7 @@ from cobs import cobs as judge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
-from lutterfly.hdl.link.cobs_encoder import CobsEncoder, plain_layout
+from lutterfly.hdl.link.cobs import CobsEncoder, plain_layout
 
 EDGES = [
     b"\0",

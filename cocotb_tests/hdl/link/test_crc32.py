@@ -8,7 +8,7 @@ import cocotb
 import numpy as np
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from lutterfly.hdl.link.crc32 import RESIDUE, Crc32
+from lutterfly.hdl.link.cobs import RESIDUE, Crc32
 
 
 def test_crc(simulate) -> None:

@@ -13,7 +13,7 @@ from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import unpack
 from lutterfly.golden.link.frames import LEAST_BYTES, MOST_BYTES, Frame
 from lutterfly.golden.link.operations import MAX_DATA
-from lutterfly.hdl.link.frame_intake import BUFFER_LATENCY, FrameIntake, header_layout
+from lutterfly.hdl.link.frames import BUFFER_LATENCY, FrameIntake, header_layout
 
 INPUTS = {
     **dict.fromkeys(("received__valid", "received__payload", "begin", "crc", "place"), 0),

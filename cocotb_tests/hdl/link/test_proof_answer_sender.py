@@ -10,8 +10,8 @@ from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, inside
 from cocotb_tests.support.proofs.prove import ProofError, prove
-from lutterfly.hdl.link import answer_sender
-from lutterfly.hdl.link.answer_sender import AnswerKind
+from lutterfly.hdl.link import frames
+from lutterfly.hdl.link.frames import AnswerKind
 
 pytestmark = needs_yosys
 CONSTANTS = b"abcdefgh"
@@ -23,7 +23,7 @@ PHASES = ("REST", "END", "CLOSE", "SUM", "WORD", "IDENTITY", "BYTE", "ASK", "HEA
 class SenderProof(Proof):
     """An arena that says some time that a byte is the last one; a line that takes a byte some time."""
 
-    def __init__(self, module=answer_sender) -> None:
+    def __init__(self, module=frames) -> None:
         super().__init__()
         self.unit = module.AnswerSender(CONSTANTS)
 
@@ -115,4 +115,4 @@ def test_sender(tmp_path: Path) -> None:
 )
 def test_a_broken_sender_is_found(old: str, new: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match="fails after reset"):
-        prove(SenderProof(broken(answer_sender, old, new)), tmp_path, depth=26, mode="bounded")
+        prove(SenderProof(broken(frames, old, new)), tmp_path, depth=26, mode="bounded")

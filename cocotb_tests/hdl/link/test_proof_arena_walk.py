@@ -11,7 +11,7 @@ from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal
 from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, inside
 from cocotb_tests.support.proofs.prove import ProofError, prove
-from lutterfly.hdl.link import arena_walk
+from lutterfly.hdl.link import bridge
 
 pytestmark = needs_yosys
 BITS = 4
@@ -20,7 +20,7 @@ BITS = 4
 class WalkProof(Proof):
     """A user that asks for no more than a range has."""
 
-    def __init__(self, module=arena_walk) -> None:
+    def __init__(self, module=bridge) -> None:
         super().__init__()
         self.unit = module.ArenaWalk(BITS)
 
@@ -103,4 +103,4 @@ def test_walk(tmp_path: Path) -> None:
 )
 def test_a_broken_walk_is_found(old: str, new: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match="fails after reset"):
-        prove(WalkProof(broken(arena_walk, old, new)), tmp_path, depth=16, mode="bounded")
+        prove(WalkProof(broken(bridge, old, new)), tmp_path, depth=16, mode="bounded")

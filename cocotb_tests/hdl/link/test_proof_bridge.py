@@ -16,9 +16,8 @@ from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.link.operations import RULES, Operation, Status
-from lutterfly.hdl.link import bridge, operations
-from lutterfly.hdl.link.answer_sender import AnswerKind
-from lutterfly.hdl.link.request_check import CHECK_LATENCY
+from lutterfly.hdl.link import bridge
+from lutterfly.hdl.link.frames import CHECK_LATENCY, AnswerKind
 
 pytestmark = needs_yosys
 #: Small, for the solver; nothing depends on them.
@@ -219,7 +218,7 @@ def test_a_broken_bridge_is_found(old: str, new: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_operation_is_found(old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = broken(operations, old, new)
+    module = broken(bridge, old, new)
     for name in ("carry_out", "decide"):
         monkeypatch.setattr(bridge, name, getattr(module, name))
     with pytest.raises(ProofError, match="fails after reset"):

@@ -12,7 +12,7 @@ from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
 from cocotb_tests.support.proofs.marked import Marked
 from cocotb_tests.support.proofs.prove import ProofError, prove
-from lutterfly.hdl.link import cobs_decoder, cobs_encoder
+from lutterfly.hdl.link import cobs
 
 pytestmark = needs_yosys
 BLOCK = 2
@@ -23,7 +23,7 @@ CAPACITY = 8
 class EncoderProof(Proof):
     """Whatever the RAM holds: it takes or offers a byte within three cycles, and counts no further than a block."""
 
-    def __init__(self, module=cobs_encoder) -> None:
+    def __init__(self, module=cobs) -> None:
         super().__init__()
         self.unit = module.CobsEncoder(block_bytes=BLOCK)
 
@@ -67,7 +67,7 @@ class EncoderProof(Proof):
 class PairProof(Proof):
     """One byte is watched, whichever, from the encoder's input to the decoder's output; the RAM is in between."""
 
-    def __init__(self, encoder=cobs_encoder, decoder=cobs_decoder) -> None:
+    def __init__(self, encoder=cobs, decoder=cobs) -> None:
         super().__init__()
         self.encoder = encoder.CobsEncoder(block_bytes=BLOCK)
         self.decoder = decoder.CobsDecoder(block_bytes=BLOCK)
@@ -129,18 +129,18 @@ def test_what_is_encoded_is_decoded(depth: int, tmp_path: Path) -> None:
 )
 def test_a_broken_encoder_is_found(old: str, new: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError):
-        prove(EncoderProof(broken(cobs_encoder, old, new)), tmp_path, depth=12, mode="bounded")
+        prove(EncoderProof(broken(cobs, old, new)), tmp_path, depth=12, mode="bounded")
 
 
 @pytest.mark.parametrize(
     ("module", "old", "new"),
     [
-        (cobs_encoder, "with m.Elif(last_is_zero):", "with m.Elif(0):"),
-        (cobs_decoder, "owes_zero.eq(received.byte != self.block_bytes + 1)", "owes_zero.eq(1)"),
+        (cobs, "with m.Elif(last_is_zero):", "with m.Elif(0):"),
+        (cobs, "owes_zero.eq(received.byte != self.block_bytes + 1)", "owes_zero.eq(1)"),
     ],
 )
 def test_a_broken_pair_is_found(module, old: str, new: str, tmp_path: Path) -> None:
-    units = {"encoder": cobs_encoder, "decoder": cobs_decoder}
+    units = {"encoder": cobs, "decoder": cobs}
     units[module.__name__.rpartition("_")[2]] = broken(module, old, new)
     with pytest.raises(ProofError, match="fails after reset"):
         prove(PairProof(**units), tmp_path, depth=22, mode="bounded")

@@ -16,8 +16,8 @@ from cocotb_tests.support.proofs.formal import Proof, broken, constant, inside, 
 from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden.link.frames import HEADER_BYTES, LEAST_BYTES, MOST_BYTES
 from lutterfly.golden.link.operations import MAX_DATA
-from lutterfly.hdl.link import frame_intake
-from lutterfly.hdl.link.crc32 import RESIDUE
+from lutterfly.hdl.link import frames
+from lutterfly.hdl.link.cobs import RESIDUE
 
 pytestmark = needs_yosys
 
@@ -25,7 +25,7 @@ pytestmark = needs_yosys
 class IntakeProof(Proof):
     """One byte of the header is watched, whichever."""
 
-    def __init__(self, module=frame_intake) -> None:
+    def __init__(self, module=frames) -> None:
         super().__init__()
         self.unit = module.FrameIntake()
 
@@ -112,4 +112,4 @@ def test_intake(tmp_path: Path) -> None:
 def test_a_broken_intake_is_found(old: str, new: str, tmp_path: Path) -> None:
     # A frame that is too long takes more cycles than the solver can look at.
     with pytest.raises(ProofError):
-        prove(IntakeProof(broken(frame_intake, old, new)), tmp_path, depth=3)
+        prove(IntakeProof(broken(frames, old, new)), tmp_path, depth=3)

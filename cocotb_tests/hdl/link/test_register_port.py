@@ -10,7 +10,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiLiteBus, AxiLiteRam
 
 from cocotb_tests.support.benches.clocking import start
-from lutterfly.hdl.link.register_port import RegisterPort
+from lutterfly.hdl.link.bridge import RegisterPort
 
 
 def test_port(simulate) -> None:

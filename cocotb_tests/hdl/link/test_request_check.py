@@ -10,8 +10,7 @@ from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.link.bridge import Bridge
 from lutterfly.golden.link.frames import LEAST_BIT_TIME, MOST_BIT_TIME, Frame, pack_word
 from lutterfly.golden.link.operations import MAX_DATA, RULES, Operation
-from lutterfly.hdl.link.frame_intake import header_layout
-from lutterfly.hdl.link.request_check import CHECK_LATENCY, RequestCheck
+from lutterfly.hdl.link.frames import CHECK_LATENCY, RequestCheck, header_layout
 
 ARENA_BYTES, REGISTER_BITS = 8192, 7
 IDLE = {"remember": 0, "forget": 0, "status": 0}

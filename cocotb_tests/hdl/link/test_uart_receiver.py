@@ -10,7 +10,7 @@ from cocotbext.uart import UartSource
 
 from cocotb_tests.support.benches.clocking import start
 from lutterfly.golden.link import frames
-from lutterfly.hdl.link.uart_receiver import TICKS, UartReceiver
+from lutterfly.hdl.link.uart import TICKS, UartReceiver
 
 CLOCK_HZ = 100_000_000
 

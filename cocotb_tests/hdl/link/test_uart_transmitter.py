@@ -11,7 +11,7 @@ from cocotbext.uart import UartSink
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import send
-from lutterfly.hdl.link.uart_transmitter import UartTransmitter
+from lutterfly.hdl.link.uart import UartTransmitter
 
 CLOCK_HZ = 100_000_000
 

@@ -16,7 +16,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
-from lutterfly.hdl.parts.platforms import ASSERTED
+from lutterfly.hdl.parts.pipeline import ASSERTED
 
 PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 

@@ -9,8 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.sim import Simulator, SimulatorContext
 
-from lutterfly.hdl.parts.assertions import Assertions
-from lutterfly.hdl.parts.platforms import ASSERTED
+from lutterfly.hdl.parts.pipeline import ASSERTED, Assertions
 
 
 class Watched(wiring.Component):

@@ -11,7 +11,7 @@ import pytest
 from amaranth.hdl import unsigned
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from lutterfly.hdl.parts.distributed_ram import DistributedRam
+from lutterfly.hdl.parts.device import DistributedRam
 
 
 # Part of a bank, a bank, two of them and four; both copies.

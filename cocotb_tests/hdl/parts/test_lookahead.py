@@ -10,7 +10,7 @@ from amaranth.lib import data
 from cocotb.triggers import Timer
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from lutterfly.hdl.parts.lookahead import Lookahead
+from lutterfly.hdl.parts.fifo import Lookahead
 
 DEPTH = 6
 WORD = data.StructLayout({"gated": 5, "rest": 7})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.extras import needs_tools
 from lutterfly.boards import BOARDS
-from lutterfly.hdl.parts.platforms import ECP5
+from lutterfly.hdl.parts.pipeline import ECP5
 from lutterfly.hdl.parts.pll import DETECTOR_HZ, INPUT_HZ, MOST, OUTPUT_HZ, VCO_HZ, Dividers, Pll
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools

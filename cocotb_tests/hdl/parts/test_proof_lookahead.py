@@ -12,7 +12,7 @@ from cocotb_tests.support.extras import needs_yosys
 from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside
 from cocotb_tests.support.proofs.marked import Marked
 from cocotb_tests.support.proofs.prove import ProofError, prove
-from lutterfly.hdl.parts import lookahead
+from lutterfly.hdl.parts import fifo
 
 WORD = data.StructLayout({"gated": 1, "rest": 2})
 pytestmark = needs_yosys
@@ -21,7 +21,7 @@ pytestmark = needs_yosys
 class LookaheadProof(Proof):
     """A walker that pushes a word at any time after it has reserved the place."""
 
-    def __init__(self, module=lookahead, *, depth: int) -> None:
+    def __init__(self, module=fifo, *, depth: int) -> None:
         super().__init__()
         self.unit, self.depth = module.Lookahead(WORD, gated=["gated"], depth=depth), depth
 
@@ -90,4 +90,4 @@ def test_lookahead(depth: int, tmp_path: Path) -> None:
 )
 def test_a_broken_lookahead_is_found(old: str, new: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match="fails after reset"):
-        prove(LookaheadProof(broken(lookahead, old, new), depth=2), tmp_path, depth=10, mode="bounded")
+        prove(LookaheadProof(broken(fifo, old, new), depth=2), tmp_path, depth=10, mode="bounded")

@@ -14,7 +14,7 @@ from cocotb_tests.support.proofs.prove import ProofError, prove
 from lutterfly.golden import isa
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import loop_nest
-from lutterfly.hdl.dma.load_chunks import transfer_nest
+from lutterfly.hdl.dma.chunks import transfer_nest
 from lutterfly.hdl.parts import loops
 from lutterfly.hdl.parts.isa import command_shape
 

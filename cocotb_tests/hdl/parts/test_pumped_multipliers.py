@@ -16,8 +16,7 @@ from amaranth.lib.wiring import In
 from cocotb_tests.support.double_clock import between, rest, rise
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.hdl.engines.multipliers import connect_pumped
-from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers
+from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY, MultiplierBank, PumpedMultipliers
 
 LANES = 3
 #: Bits of both factors, for each of the two columns.

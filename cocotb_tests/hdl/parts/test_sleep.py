@@ -9,9 +9,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator, SimulatorContext
 
-from lutterfly.hdl.parts.pipeline import delay
-from lutterfly.hdl.parts.platforms import ASSERTED, ECP5, SIMULATED
-from lutterfly.hdl.parts.sleep import Sleep
+from lutterfly.hdl.parts.pipeline import ASSERTED, ECP5, SIMULATED, Sleep, delay
 
 CYCLES = 3
 

@@ -88,8 +88,8 @@ def test_the_core_has_no_contents(preset: str) -> None:
 def test_clocks_are_ports_in_the_same_order_in_every_process() -> None:
     """The order of a set of strings is another one with each seed of their hashes."""
     program = (
-        "from lutterfly.hdl.parts.platforms import Platform\n"
-        "from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank, PumpedMultipliers\n"
+        "from lutterfly.hdl.parts.pipeline import Platform\n"
+        "from lutterfly.hdl.parts.device import MultiplierBank, PumpedMultipliers\n"
         "from lutterfly.hdl.parts.verilog import to_verilog\n"
         "from lutterfly.synth.harness import Harness\n"
         "banks = (MultiplierBank(1, a_width=8, b_width=8),) * 2\n"

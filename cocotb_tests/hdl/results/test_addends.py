@@ -22,7 +22,7 @@ from lutterfly.golden.engines.specification import Finish
 from lutterfly.golden.numerics.requant import SUM_FRACTION_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import addends_latency
-from lutterfly.hdl.engines.finish import (
+from lutterfly.hdl.engines.engine import (
     AddendsComponent,
     addend_of,
     addends_layout,
@@ -31,8 +31,8 @@ from lutterfly.hdl.engines.finish import (
     finish_settings_layout,
 )
 from lutterfly.hdl.parts.pipeline import delay
-from lutterfly.hdl.results.addends import Addends
-from lutterfly.hdl.results.settings import settings_layout
+from lutterfly.hdl.results.finishing import Addends
+from lutterfly.hdl.results.group_walk import settings_layout
 
 CONFIGS: dict[str, Config] = {
     "several": PRESETS["tiny"],

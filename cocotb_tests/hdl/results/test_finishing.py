@@ -22,10 +22,9 @@ from lutterfly.golden.numerics.requant import pack_parameters
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.finish import finish_flag
+from lutterfly.hdl.engines.engine import finish_flag
 from lutterfly.hdl.results.finishing import Finishing, finishing_latency
-from lutterfly.hdl.results.place import Place
-from lutterfly.hdl.results.settings import settings_layout
+from lutterfly.hdl.results.group_walk import Place, settings_layout
 
 CONFIGS: dict[str, Config] = {"tiny": PRESETS["tiny"], "whole": FPC_CONFIGS["bottom-up"]}
 

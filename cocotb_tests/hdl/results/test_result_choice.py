@@ -10,8 +10,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import unpack
 from lutterfly.golden.elements import NARROW_BITS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.results.result_choice import ResultChoice
-from lutterfly.hdl.results.result_fifo import any_result_layout
+from lutterfly.hdl.results.results import ResultChoice, any_result_layout
 
 CONFIG = PRESETS["tiny"]
 LANES = CONFIG.array.lanes

@@ -14,8 +14,8 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.sweeps import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import RESULT_WINDOWS, result_windows
-from lutterfly.hdl.engines.finish import has_whole_finish
-from lutterfly.hdl.results.result_fifo import GROUP_LATENCY, ResultFifo
+from lutterfly.hdl.engines.engine import has_whole_finish
+from lutterfly.hdl.results.results import GROUP_LATENCY, ResultFifo
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -25,11 +25,10 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import RESULT_WINDOWS, backlog_limit, result_windows, window_results
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.finish import has_whole_finish
+from lutterfly.hdl.engines.engine import has_whole_finish
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from lutterfly.hdl.results.place import Place
+from lutterfly.hdl.results.group_walk import Place, settings_layout
 from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
-from lutterfly.hdl.results.settings import settings_layout
 
 SHAPE = command_shape(isa.COMPUTE)
 

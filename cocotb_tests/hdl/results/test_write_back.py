@@ -19,7 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
-from lutterfly.hdl.results.results import Place
+from lutterfly.hdl.results.group_walk import Place
 from lutterfly.hdl.results.write_back import WRITE_BACK_LATENCY, WriteBack
 
 #: Pieces of one and four bytes of bits, and of a quarter of a byte.

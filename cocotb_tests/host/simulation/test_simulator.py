@@ -17,7 +17,7 @@ from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM, EngineConfigs
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
-from lutterfly.hdl.parts.platforms import ASSERTED
+from lutterfly.hdl.parts.pipeline import ASSERTED
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.simulation import build

@@ -20,7 +20,7 @@ from lutterfly.golden.config_parts import ArenaConfig, ArrayConfig, MemoryConfig
 from lutterfly.golden.engines import MAC, MAXIMUM, EngineConfigs
 from lutterfly.golden.link.frames import LEAST_BIT_TIME, PARTS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.parts.platforms import ECP5
+from lutterfly.hdl.parts.pipeline import ECP5
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
 from lutterfly.host.link import LinkTransport

@@ -13,7 +13,7 @@ from lutterfly.golden.engines import MAC, WINOGRAD, EngineConfigs
 from lutterfly.golden.numerics.winograd import GROUP
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import step_layout
-from lutterfly.hdl.winograd.words import TAP_CONTROL, phased
+from lutterfly.hdl.engines.winograd import TAP_CONTROL, phased
 
 CONFIG = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, WINOGRAD))
 LANES, WAITS = CONFIG.array.lanes, CONFIG.array_waits

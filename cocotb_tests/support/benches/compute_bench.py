@@ -14,7 +14,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.compute import compute_results, write_results
 from lutterfly.golden.memories import LocalMemory
-from lutterfly.hdl.dma.local_write import local_write_layout
+from lutterfly.hdl.dma.chunks import local_write_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import command_shape
 

@@ -21,9 +21,9 @@ from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
-from lutterfly.hdl.dma.dma_load import load_command_layout
-from lutterfly.hdl.dma.local_write import local_write_layout
-from lutterfly.hdl.dma.store_beats import feature_word_layout
+from lutterfly.hdl.dma.chunks import local_write_layout
+from lutterfly.hdl.dma.load import load_command_layout
+from lutterfly.hdl.dma.store import feature_word_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 

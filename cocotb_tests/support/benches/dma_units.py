@@ -10,10 +10,9 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.hdl.bus.axi import axi4_signature
 from lutterfly.hdl.bus.axi_guard import AxiGuard
-from lutterfly.hdl.dma.dma_load import DmaLoad, load_command_layout
-from lutterfly.hdl.dma.dma_store import DmaStore
-from lutterfly.hdl.dma.local_write import local_write_layout
-from lutterfly.hdl.dma.store_beats import feature_word_layout
+from lutterfly.hdl.dma.chunks import local_write_layout
+from lutterfly.hdl.dma.load import DmaLoad, load_command_layout
+from lutterfly.hdl.dma.store import DmaStore, feature_word_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 

@@ -12,8 +12,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import SPECIFICATIONS, find_engine
 from lutterfly.golden.numerics import windows
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.fields import finish_fields
-from lutterfly.hdl.engines.finish import built_finishes, finish_flag
+from lutterfly.hdl.engines.engine import built_finishes, finish_fields, finish_flag
 
 _SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 

@@ -34,13 +34,15 @@ from lutterfly.golden.isa import place_fields
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.requant import requantise
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.engine import ACCUMULATOR_BITS, EngineComponent, engine_members
-from lutterfly.hdl.engines.finish import (
+from lutterfly.hdl.engines.engine import (
+    ACCUMULATOR_BITS,
     AddendsComponent,
+    EngineComponent,
     WholeFinishComponent,
     addend_of,
     addends_layout,
     codes_layout,
+    engine_members,
     finish_settings_layout,
     values_layout,
 )

@@ -7,7 +7,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
 from lutterfly.hdl.engines.multipliers import connect_pumped
-from lutterfly.hdl.parts.pumped_multipliers import MultiplierBank
+from lutterfly.hdl.parts.device import MultiplierBank
 
 
 class Pair(wiring.Component):

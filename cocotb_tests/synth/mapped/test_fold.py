@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.oracles.kept import PATIENT
-from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES
 from lutterfly.synth.mapped.fold import fold_terms

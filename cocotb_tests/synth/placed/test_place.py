@@ -15,7 +15,7 @@ from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.placed_netlists import Sketch
 from cocotb_tests.support.toys.toy_pair import Pair
 from lutterfly.boards import SPEEDS
-from lutterfly.hdl.parts.platforms import Platform
+from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DELAYS, DEVICES
 from lutterfly.synth.placed import place

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.oracles.kept import PATIENT
 from cocotb_tests.support.placed_netlists import Sketch, check_sites, designs
-from lutterfly.hdl.parts.pumped_multipliers import HALF_CYCLE
+from lutterfly.hdl.parts.device import HALF_CYCLE
 from lutterfly.synth.placed.replicate import replicate
 from lutterfly.synth.placed.timing import Timing
 

@@ -1,1 +1,0 @@
-"""Winograd's minimal filtering beside the array: what becomes of words, of weights, and of sums."""
