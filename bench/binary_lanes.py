@@ -21,7 +21,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.mac_array import MacArray
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
-from lutterfly.synth.harness import Harness
+from lutterfly.synth.flow import Harness
 
 #: Of each family: what is mapped by itself, the synthesis, the libraries that its second half needs (see
 #: ``synth/flow.py``), and how many look-up tables a cell is. Of six inputs, agreement takes a third fewer of them when

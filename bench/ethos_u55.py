@@ -23,7 +23,7 @@ from cycles import measure
 from loaded import load
 
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
-from lutterfly.synth.extras import install_command
+from lutterfly.synth.tools import install_command
 
 NETWORKS = ("ic", "kws", "vww", "ad")
 MODELS = Path(__file__).parents[1] / ".." / "shared" / "models"

@@ -98,7 +98,7 @@ def build(
     progress : callable
         Is told what begins.
     is_pumped : bool
-        Whether multipliers of the core's array work twice a cycle (:mod:`.pumped`).
+        Whether multipliers of the core's array work twice a cycle (:mod:`.flow`).
 
     Raises
     ------

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..boards import SPEEDS, check_speed
-from .clock_groups import Site
+from .floorplan import Site
 
 #: Columns of a group at which block RAMs and multipliers stand, from its first column on, by number.
 _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}

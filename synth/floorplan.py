@@ -12,18 +12,278 @@ second one each is pulled a little to where it has room.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .clock_groups import Pool, Site, by_clock
-from .critical import CLOCKS, path_delays
-from .spreading import AREAS, spread
+__all__ = [
+    "AREAS",
+    "CLOCKS",
+    "Pool",
+    "Site",
+    "by_clock",
+    "floorplan",
+    "path_delays",
+    "spread",
+    "start_of",
+]
 
-__all__ = ["floorplan"]
+
+# Where cells have room, before anything is placed.
+#
+# Springs alone pull cells onto one another. Here they are spread over the device, rectangle by rectangle, as analytic
+# placers do.
+
+#: Look-up tables that a cell takes or keeps others from taking, by type. Registers share a slice with logic.
+AREAS = {"LUT4": 1.0, "CCU2C": 2.0, "TRELLIS_DPR16X4": 6.0, "TRELLIS_FF": 0.5}
+#: Look-up tables of a tile, and how many of them are filled where cells crowd.
+_TILE, _DENSITY = 8, 0.75
+#: Rectangles with sides of at most so many tiles are not divided.
+_LEAST_SIDE = 6
+
+Array = NDArray[np.float64]
+
+
+def spread(positions: Array, areas: Array, tiles: tuple[int, int]) -> Array:
+    """Move cells apart until no part of the device holds more than fits, in the order that they have.
+
+    Parameters
+    ----------
+    positions : float64[cells, 2]
+        Column and row.
+    areas : float64[cells]
+        In look-up tables; see :data:`AREAS`.
+    tiles : tuple of int
+        Columns and rows of the device.
+
+    Returns
+    -------
+    float64[cells, 2]
+    """
+    moved = positions.copy()
+    rectangles = [(np.arange(len(positions)), np.zeros(2), np.array(tiles, dtype=float))]
+    while rectangles:
+        cells, low, high = rectangles.pop()
+        axis = int(np.argmax(high - low))
+        if high[axis] - low[axis] <= _LEAST_SIDE:
+            moved[cells] = _stretched(moved[cells], low, high)
+            continue
+        middle = (low[axis] + high[axis]) / 2
+        cells = cells[np.argsort(positions[cells, axis], kind="stable")]
+        filled = np.cumsum(areas[cells])
+        cut = int(np.searchsorted(positions[cells, axis], middle))
+        if len(cells):
+            room = max(_DENSITY * _TILE * float(np.prod(high - low)), float(filled[-1])) / 2
+            left = float(filled[cut - 1]) if cut else 0.0
+            if not filled[-1] - room <= left <= room:
+                cut = int(np.searchsorted(filled, min(max(left, filled[-1] - room), room)))
+        border = np.where(np.arange(2) == axis, middle, high), np.where(np.arange(2) == axis, middle, low)
+        rectangles += [(cells[:cut], low, border[0]), (cells[cut:], border[1], high)]
+    return moved
+
+
+def _stretched(positions: Array, low: Array, high: Array) -> Array:
+    """Cells that are in a rectangle stay; others are spread over it in their order, along each axis."""
+    result = positions.copy()
+    for axis in (0, 1):
+        line = positions[:, axis]
+        if len(line) and (line.min() < low[axis] or line.max() > high[axis]):
+            ranks = np.empty(len(line))
+            ranks[np.argsort(line, kind="stable")] = np.arange(len(line))
+            result[:, axis] = low[axis] + ranks / max(len(line) - 1, 1) * (high[axis] - low[axis])
+    return result
+
+
+# Which nets of a mapped netlist are on long paths, before anything is placed.
+#
+# Logic has about the delays of an ECP5. A wire that is not a carry counts the same everywhere: where its ends will be
+# is what is asked.
+
+#: Ports of clocks, whose nets have wires of their own.
+CLOCKS = frozenset({"CLK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3", "WCK"})
+
+#: Nanoseconds: of a wire, of what starts a path, and of logic, by type of cell.
+_WIRE = 0.9
+_REGISTER, _SLOW_RAM, _SLOW_MULTIPLIER = 0.6, 5.7, 3.5
+_SETUP = {"CE": 0.4, "LSR": 0.4}
+_LOGIC = {
+    "LUT4": ("ABCD", "Z", 0.24),
+    "PFUMX": (("ALUT", "BLUT", "C0"), "Z", 0.2),
+    "L6MUX21": (("D0", "D1", "SD"), "Z", 0.2),
+    "TRELLIS_DPR16X4": (("RAD",), ("DO",), 0.24),
+}
+_CARRY_IN, _CARRY, _SUM = 0.45, 0.07, 0.44
+
+Cell = Mapping[str, Any]
+
+
+def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
+    """The delay of the longest path through each net, by the net's number, in ns.
+
+    Parameters
+    ----------
+    cells : mapping
+        Of a flat netlist, as ``write_json`` of Yosys writes it. Loops of logic have no delay.
+    """
+    after: dict[int, list[tuple[int, float]]] = defaultdict(list)
+    before: Counter[int] = Counter()
+    arrival: dict[int, float] = {}
+    setup: dict[int, float] = {}
+    carries = {bit for cell in cells.values() if cell["type"] == "CCU2C" for bit in _bits(cell, "COUT")}
+    for cell in cells.values():
+        arcs = list(_arcs(cell))
+        for source, target, delay in arcs:
+            after[source].append((target, delay))
+            before[target] += 1
+        driven = {target for _, target, _ in arcs}
+        for port, direction in cell.get("port_directions", {}).items():
+            for bit in _bits(cell, port):
+                if direction == "output" and bit not in driven:
+                    arrival[bit] = start_of(cell)
+                elif direction == "input" and port not in CLOCKS:
+                    setup[bit] = max(setup.get(bit, 0.0), _SETUP.get(port, 0.0))
+
+    def wire(net: int) -> float:
+        return 0.0 if net in carries else _WIRE
+
+    ready = [net for net in arrival.keys() | after.keys() if not before[net]]
+    order = []
+    while ready:
+        net = ready.pop()
+        order.append(net)
+        for target, delay in after.get(net, ()):
+            arrival[target] = max(arrival.get(target, 0.0), arrival.get(net, 0.0) + wire(net) + delay)
+            before[target] -= 1
+            if not before[target]:
+                ready.append(target)
+    left: dict[int, float] = {}
+    for net in reversed(order):
+        later = [delay + left[target] for target, delay in after.get(net, ())]
+        left[net] = wire(net) + max([setup.get(net, 0.0), *later])
+    return {net: arrival.get(net, 0.0) + left[net] for net in order}
+
+
+def _bits(cell: Cell, port: str) -> list[int]:
+    return [bit for bit in cell["connections"].get(port, ()) if isinstance(bit, int)]
+
+
+def start_of(cell: Cell) -> float:
+    """When a path begins at the output of a register, or of a block that may have none."""
+    parameters = cell.get("parameters", {})
+    if cell["type"] == "DP16KD":
+        modes = (parameters.get("REGMODE_A"), parameters.get("REGMODE_B"))
+        return _REGISTER if "OUTREG" in modes else _SLOW_RAM
+    if cell["type"] == "MULT18X18D":
+        return _SLOW_MULTIPLIER if parameters.get("REG_OUTPUT_CLK", "NONE") == "NONE" else _REGISTER
+    return _REGISTER
+
+
+def _arcs(cell: Cell) -> Iterator[tuple[int, int, float]]:
+    """From which input to which output of a cell, and with what delay."""
+    if cell["type"] == "CCU2C":
+        for port in ("A0", "B0", "C0", "D0", "A1", "B1", "C1", "D1", "CIN"):
+            for output in ("S0", "S1", "COUT"):
+                # The second sum alone depends on the second operands.
+                if output == "S0" and port.endswith("1"):
+                    continue
+                delay = _CARRY_IN if port != "CIN" else _CARRY if output == "COUT" else _SUM
+                yield from ((source, target, delay) for source in _bits(cell, port) for target in _bits(cell, output))
+    elif cell["type"] in _LOGIC:
+        inputs, outputs, delay = _LOGIC[cell["type"]]
+        for port in inputs:
+            for output in outputs:
+                yield from ((source, target, delay) for source in _bits(cell, port) for target in _bits(cell, output))
+
+
+# Sites by clock: multipliers of a group have wires for clocks in common, and nextpnr takes every path through one of
+# them for one of the first of these clocks.
+
+
+class Site(NamedTuple):
+    """A place for a block: nextpnr's name of it, column and row; and with what it has clocks in common, if there is
+    anything."""
+
+    bel: str
+    x: int
+    y: int
+    group: str = ""
+
+
+class Pool(NamedTuple):
+    """Blocks that may exchange their sites, and all sites that they may have."""
+
+    blocks: list[int]
+    sites: Sequence[Site]
+
+
+def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Sequence[Site]) -> list[Pool]:
+    """Divide pools of which blocks have several clocks, whole groups of sites to each clock.
+
+    Parameters
+    ----------
+    pools : sequence of Pool
+    cells : sequence
+        The blocks, as ``write_json`` of Yosys writes them.
+    plan : sequence of Site
+        Of each block: a clock gets those groups in which most is its.
+
+    Raises
+    ------
+    ValueError
+        If there are too few groups.
+    """
+    return [part for pool in pools for part in _divided(pool, cells, plan)]
+
+
+def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[Site]) -> Iterator[Pool]:
+    clocks = {block: _clocks(cells[block]) for block in pool.blocks}
+    # From the fewest blocks to the most, which take the rest. Blocks without a clock are anywhere.
+    ordered = [own for own, _ in reversed(Counter(filter(None, clocks.values())).most_common())]
+    if len(ordered) < 2 or not all(site.group for site in pool.sites):
+        yield pool
+        return
+    groups: dict[str, list[Site]] = {}
+    for site in pool.sites:
+        groups.setdefault(site.group, []).append(site)
+    for clock in ordered[:-1]:
+        blocks = [block for block in pool.blocks if clocks[block] == clock]
+        here = Counter(plan[block].group for block in blocks)
+        others = Counter(plan[block].group for block in pool.blocks if clocks[block] != clock)
+        sites: list[Site] = []
+        for group in sorted(groups, key=lambda group: others[group] - here[group]):
+            if len(sites) < len(blocks):
+                sites += groups.pop(group)
+        yield _checked(blocks, sites)
+    rest = [block for block in pool.blocks if clocks[block] in ("", ordered[-1])]
+    yield _checked(rest, [site for group in groups.values() for site in group])
+
+
+def _checked(blocks: list[int], sites: list[Site]) -> Pool:
+    if len(blocks) > len(sites):
+        raise ValueError(
+            f"multipliers of one clock must be at most {len(sites)}, not {len(blocks)}: others of their groups have "
+            "another clock; choose fewer lanes of the requantiser, or a larger device"
+        )
+    return Pool(blocks, sites)
+
+
+def _clocks(cell: Mapping[str, Any]) -> str:
+    """The nets of a block's clocks."""
+    return " ".join(
+        sorted(
+            {
+                str(bit)
+                for port, bits in cell["connections"].items()
+                if port in CLOCKS
+                for bit in bits
+                if isinstance(bit, int)
+            }
+        )
+    )
+
 
 #: Nets with more cells than this tie nothing together.
 _MOST_CELLS = 400
@@ -39,8 +299,6 @@ _ROOM_PULL = 0.02
 _PROPOSALS = 25_000
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
 _SAMPLES = 2_000
-
-Array = NDArray[np.float64]
 
 
 def floorplan(

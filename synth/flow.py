@@ -5,28 +5,163 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
 
 from ..boards import SPEEDS
 from ..golden.config import Config
+from ..hdl.parts.device import DOUBLE
 from ..hdl.parts.pipeline import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
 from .device import DEVICES, Device
-from .fit import check_fit
-from .harness import Harness, constraints
 from .mapped.absorb import absorb_registers
 from .mapped.align import align_factors
 from .mapped.fold import fold_terms
 from .placed.place import place_design
-from .pumped import is_pumped
 from .report import Placement, Report
 from .tools import FlowError, check_tools, run_tool
+
+__all__ = [
+    "Harness",
+    "constraints",
+    "is_pumped",
+    "multipliers",
+]
+
+
+# A harness that gives any component four pins, so that place and route needs no package with thousands of them.
+
+#: Inputs of one exclusive-or: one LUT.
+_FAN_IN = 4
+
+
+class Harness(wiring.Component):
+    """Feed a component's inputs from a shift register, and fold its outputs into one bit.
+
+    There is a register before every input and after every output, so that all paths of the component lie between
+    registers, and none of its logic is unused.
+
+    Parameters
+    ----------
+    dut : wiring.Component
+
+    Members
+    -------
+    shift : In(1)
+        Next bit of the shift register.
+    folded : Out(1)
+        The exclusive-or of all outputs, some cycles late.
+    """
+
+    def __init__(self, dut: wiring.Component):
+        self.dut = dut
+        super().__init__({"shift": In(1), "folded": Out(1)})
+
+    def _ports(self) -> tuple[Value, Value]:
+        """All inputs, all outputs."""
+        members = [(member.flow, Value.cast(value)) for _, member, value in self.dut.signature.flatten(self.dut)]
+        inputs, outputs = (Cat(value for flow, value in members if flow is wanted) for wanted in (In, Out))
+        return inputs, outputs
+
+    @property
+    def flip_flops(self) -> int:
+        """Flip-flops of the harness; yosys removes those of unused inputs at the end and of constant outputs."""
+        inputs, outputs = self._ports()
+        return len(inputs) + sum(_level_widths(len(outputs)))
+
+    def elaborate(self, platform) -> Module:
+        """Build it."""
+        m = Module()
+        m.submodules.dut = self.dut
+        inputs, outputs = self._ports()
+
+        shifted = Signal(len(inputs), reset_less=True)
+        m.d.sync += shifted.eq(Cat(self.shift, shifted))
+        m.d.comb += inputs.eq(shifted)
+
+        level = Signal(len(outputs), reset_less=True)
+        m.d.sync += level.eq(outputs)
+        for width in _level_widths(len(outputs))[1:]:
+            folded = Signal(width, reset_less=True)
+            m.d.sync += folded.eq(Cat(level[lsb : lsb + _FAN_IN].xor() for lsb in range(0, len(level), _FAN_IN)))
+            level = folded
+        m.d.comb += self.folded.eq(level)
+        return m
+
+
+def constraints(device: Device, platform: Platform) -> str:
+    """What nextpnr is told of a harness (LPF): the clock's pin, and the clock that is twice as fast. Other pins go
+    anywhere."""
+    lines = [f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n'] if device.clock_pin else []
+    if platform.is_pumped:
+        lines.append(f'FREQUENCY PORT "{DOUBLE}_clk" {2 * device.aim_mhz:.3f} MHZ;\n')
+    return "".join(lines)
+
+
+def _level_widths(width: int) -> list[int]:
+    """Registers of each level of the tree that folds ``width`` outputs."""
+    widths = [width]
+    while widths[-1] > 1:
+        widths.append(-(-widths[-1] // _FAN_IN))
+    return widths
+
+
+# Whether a mapped design fits a device: seen before place and route, which takes long to find out.
+
+#: Look-up tables that a cell takes, at least: place and route adds some at the ends of carry chains.
+_LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
+
+
+def check_fit(netlist: dict[str, Any], device: Device, *, top: str = "top") -> None:
+    """Compare what a netlist takes with what a device has.
+
+    Parameters
+    ----------
+    netlist : dict
+        As ``write_json`` of Yosys writes it, flat.
+    device : Device
+    top : str
+        The module.
+
+    Raises
+    ------
+    ValueError
+        If it takes more of something; names all of them.
+    """
+    counts = Counter(cell["type"] for cell in netlist["modules"][top]["cells"].values())
+    taken = (
+        ("look-up tables", sum(size * counts[kind] for kind, size in _LUTS.items()), device.lut),
+        ("flip-flops", counts["TRELLIS_FF"], device.ff),
+        ("multipliers", counts["MULT18X18D"], device.dsp),
+        ("block RAMs", counts["DP16KD"], device.bram),
+    )
+    lacking = [f"{what} must be at most {limit:,}, not {used:,}" for what, used, limit in taken if used > limit]
+    if lacking:
+        raise ValueError(f"{device.name}: {'; '.join(lacking)}; choose a smaller configuration, or a larger device")
+
+
+# Multipliers that work twice a cycle: where a device has too few blocks.
+
+
+def multipliers(config: Config) -> int:
+    """Multipliers of an accelerator: those of the array, engines' own, and one for each lane of the requantiser."""
+    array = config.array
+    own = sum(engine.own_columns(array) for engine in config.engines.values())
+    return config.cores * (array.lanes * (array.columns + own) + array.requant_lanes)
+
+
+def is_pumped(config: Config, device: Device) -> bool:
+    """Whether multipliers of the array have to work for two columns each, because the device has too few blocks."""
+    return config.array.columns > 1 and multipliers(config) > device.dsp
+
 
 Progress = Callable[[str], None]
 

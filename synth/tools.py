@@ -2,20 +2,171 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import importlib.util
+import json
+import math
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
-from . import process
-from .extras import missing
+__all__ = [
+    "TIME_LIMIT_S",
+    "TOOLS",
+    "FlowError",
+    "TooLongError",
+    "check_tools",
+    "run_tool",
+]
 
-__all__ = ["TIME_LIMIT_S", "TOOLS", "FlowError", "TooLongError", "check_tools", "run_tool"]
+
+# Run tools so that none outlives the process that started it, however that ends.
+
+#: Leads the tool's process group. Its standard input is a pipe of which the caller holds the other end: when the caller
+#: ends, even by SIGKILL, the pipe is closed, and the guard kills the group. A death signal (PR_SET_PDEATHSIG) would
+#: reach the tool alone, and not the compilers that make starts.
+_GUARD = ("/bin/sh", "-c", "read _; kill -KILL 0")
+
+#: Seconds from one question whether a tool works in vain to the next.
+_POLL_S = 1.0
+
+
+class VainError(Exception):
+    """A tool was killed that would not have ended with a result."""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdout: int | IO[bytes] = subprocess.DEVNULL,
+    stderr: int | IO[bytes] = subprocess.STDOUT,
+    time_limit_s: float = math.inf,
+    is_vain: Callable[[], bool] = lambda: False,
+) -> tuple[int, bytes]:
+    """Run ``command`` in a process group of its own; when this returns or raises, nothing of the group runs any more.
+
+    Parameters
+    ----------
+    command : sequence of str
+        A program and its arguments; its standard input is empty.
+    stdout, stderr : int or file
+        As for :class:`subprocess.Popen`.
+    time_limit_s : float
+        After which the group is killed.
+    is_vain : callable
+        Asked every second whether to kill the group before that.
+
+    Returns
+    -------
+    tuple of int and bytes
+        The exit code, and what was written to ``stderr`` if that is a pipe.
+
+    Raises
+    ------
+    OSError
+        If there is no such program.
+    subprocess.TimeoutExpired
+        If the command takes longer than ``time_limit_s``.
+    VainError
+        If it was killed because it works in vain.
+    """
+    with (
+        _guarded_group() as group,
+        subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            process_group=group,
+        ) as process,
+    ):
+        try:
+            errors = _errors(process, time_limit_s, is_vain)
+        finally:
+            process.kill()
+    return process.returncode, errors or b""
+
+
+def _errors(process: subprocess.Popen[bytes], time_limit_s: float, is_vain: Callable[[], bool]) -> bytes | None:
+    """Wait for the end; what was written to a pipe of errors."""
+    limit = time.monotonic() + time_limit_s
+    while (left := limit - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=min(left, _POLL_S))[1]
+        if is_vain():
+            raise VainError
+    raise subprocess.TimeoutExpired(process.args, time_limit_s)
+
+
+@contextlib.contextmanager
+def _guarded_group() -> Iterator[int]:
+    """The number of a process group that ends with this block, or with this process."""
+    read_end, write_end = os.pipe()
+    guard = None
+    try:
+        guard = subprocess.Popen(
+            _GUARD, stdin=read_end, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, process_group=0
+        )
+        yield guard.pid
+    finally:
+        os.close(read_end)
+        os.close(write_end)
+        if guard:
+            guard.wait()
+
+
+# How optional dependencies get into the installation that is running, for messages that say that they are missing.
+
+_NAME = "lutterfly"
+
+
+def missing(what: str, tools: Sequence[str], extra: str) -> str:
+    """Say in one line what needs tools that are not installed, and the command that installs them with their extra."""
+    verb = "is" if len(tools) == 1 else "are"
+    return f"{what} needs {', '.join(tools)}, which {verb} not installed; run: {install_command(extra)}"
+
+
+def install_command(extra: str) -> str:
+    """The command, for any working directory, that installs an extra where this Lutterfly is installed, from where it
+    came: a checkout, a file or a package index.
+    """
+    return shlex.join([sys.executable, "-m", "pip", "install", *_requirement(extra)])
+
+
+def _requirement(extra: str) -> list[str]:
+    origin = _origin()
+    url = str(origin.get("url", ""))
+    if not url:
+        return [f"{_NAME}[{extra}]"]
+    if "dir_info" not in origin:
+        version_control = origin.get("vcs_info", {}).get("vcs")
+        return [f"{_NAME}[{extra}] @ {f'{version_control}+' if version_control else ''}{url}"]
+    target = f"{url2pathname(urlsplit(url).path)}[{extra}]"
+    return ["--editable", target] if origin["dir_info"].get("editable") else [target]
+
+
+def _origin() -> dict:
+    """What pip has noted of where the package came from; nothing if that was an index."""
+    # In a checkout, the folder that a build leaves is found as well, and knows nothing.
+    for found in importlib.metadata.distributions(name=_NAME):
+        text = found.read_text("direct_url.json")
+        if text:
+            return json.loads(text)
+    return {}
+
 
 #: For each run of a tool. The whole core takes a quarter of an hour.
 TIME_LIMIT_S = 3 * 3600
@@ -132,7 +283,7 @@ def _run(
     # nextpnr orders things, so that the same netlist would be routed otherwise elsewhere.
     environment = os.environ | {"YOWASP_MOUNT": "/=.", _COMPILED_IN: str(compiled)}
     try:
-        code, errors = process.run(
+        code, errors = run(
             [*start.command, *options],
             cwd=folder,
             env=environment,
@@ -140,7 +291,7 @@ def _run(
             time_limit_s=time_limit_s,
             is_vain=is_vain,
         )
-    except (subprocess.TimeoutExpired, process.VainError) as error:
+    except (subprocess.TimeoutExpired, VainError) as error:
         limit = f" within {time_limit_s:g} s" if isinstance(error, subprocess.TimeoutExpired) else ""
         raise TooLongError(
             f"{start.shown} must end{limit}, and does not{seen}: a router may never end that is told to reach a clock "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from ..synth.extras import missing
+from ..synth.tools import missing
 
 if importlib.util.find_spec("torch") is None:
     # Before the first module that would say no more than its name.

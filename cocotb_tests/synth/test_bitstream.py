@@ -18,7 +18,7 @@ from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import MultiplierBank
 from lutterfly.synth import bitstream, tools
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.fit import check_fit
+from lutterfly.synth.flow import check_fit
 
 QUICK = "ulx3s-25f"
 #: The command of a bitstream that says which FPGA it is for, and its operands before the IDCODE.

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lutterfly.synth.clock_groups import Pool, Site, by_clock
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.floorplan import floorplan
+from lutterfly.synth.floorplan import Pool, Site, by_clock, floorplan
 
 #: Four groups of four.
 SITES = [Site(f"X{column}/Y0/M", column, 0, f"group {column // 4}") for column in range(16)]

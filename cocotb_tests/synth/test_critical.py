@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lutterfly.synth.critical import path_delays
+from lutterfly.synth.floorplan import path_delays
 
 WIRE, REGISTER, LUT = 0.9, 0.6, 0.24
 

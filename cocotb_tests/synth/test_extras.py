@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lutterfly.synth.extras import install_command, missing
+from lutterfly.synth.tools import install_command, missing
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lutterfly.synth.clock_groups import Site
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.floorplan import floorplan
+from lutterfly.synth.floorplan import Site, floorplan
 
 SITES = {
     "DP16KD": [Site(f"X{x}/Y{y}/EBR0", x, y) for y in (0, 10) for x in range(0, 32, 2)],

@@ -19,7 +19,7 @@ from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.pumped import is_pumped, multipliers
+from lutterfly.synth.flow import is_pumped, multipliers
 
 TINY = PRESETS["tiny"]
 PLAIN = EngineConfigs.of(MAC, MAXIMUM)

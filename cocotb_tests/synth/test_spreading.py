@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.synth.spreading import spread
+from lutterfly.synth.floorplan import spread
 
 TILES = (32, 24)
 

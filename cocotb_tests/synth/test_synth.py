@@ -25,10 +25,10 @@ from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.extras import install_command
-from lutterfly.synth.harness import Harness
+from lutterfly.synth.flow import Harness
 from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
+from lutterfly.synth.tools import install_command
 
 CRITICAL = CriticalPath("a_FF", "b_FF", 3.0, 4.0, 5)
 

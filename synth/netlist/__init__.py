@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from .cells import NetlistError
-from .translate import netlist_verilog
+from .translate import NetlistError, netlist_verilog
 
 __all__ = ["NetlistError", "netlist_verilog"]

@@ -8,14 +8,226 @@ RAM, multiplier and PLL, which it lacks, are beside this file.
 from __future__ import annotations
 
 import importlib.util
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..extras import missing
-from .cells import NOTES, Cell, check, setting
-from .expressions import HIGH, LOW, look_up
+from ..tools import missing
+
+# Look-up tables as Verilog expressions, as short as their inputs permit.
+#
+# The models of Yosys' library are trees of multiplexers; with them a netlist is twice the code, and simulates several
+# times as slowly.
+
+#: Tables of two inputs that depend on both, by their four bits.
+_OF_TWO = {
+    0b0001: "~({0} | {1})",
+    0b0010: "{0} & ~{1}",
+    0b0100: "~{0} & {1}",
+    0b0110: "{0} ^ {1}",
+    0b0111: "~({0} & {1})",
+    0b1000: "{0} & {1}",
+    0b1001: "~({0} ^ {1})",
+    0b1011: "{0} | ~{1}",
+    0b1101: "~{0} | {1}",
+    0b1110: "{0} | {1}",
+}
+LOW, HIGH = "1'b0", "1'b1"
+
+
+def look_up(table: int, inputs: Sequence[str]) -> str:
+    """The bit of ``table`` at the number that ``inputs`` make, the first its lowest bit.
+
+    Parameters
+    ----------
+    table : int
+        A bit for each number.
+    inputs : sequence of str
+        Nets, or :data:`LOW` and :data:`HIGH`.
+
+    Returns
+    -------
+    str
+        An expression of one bit, or of more, of which the lowest counts.
+    """
+    names = list(inputs)
+    # Levels first: what is left of the table then says on which nets it depends.
+    for is_dropped in (lambda name, low, high: name in (LOW, HIGH), lambda name, low, high: low == high):
+        for position in reversed(range(len(names))):
+            low, high = halves(table, position, len(names))
+            if is_dropped(names[position], low, high):
+                table = high if names.pop(position) == HIGH else low
+    return _written(table, names)
+
+
+def halves(table: int, position: int, inputs: int) -> tuple[int, int]:
+    """Of a table of so many inputs, those without the one at ``position``, when it is 0 and when it is 1."""
+    found = [0, 0]
+    for number in range(1 << inputs):
+        level = number >> position & 1
+        rest = number & ((1 << position) - 1) | number >> (position + 1) << position
+        found[level] |= (table >> number & 1) << rest
+    return found[0], found[1]
+
+
+def _written(table: int, inputs: Sequence[str]) -> str:
+    if not inputs:
+        return HIGH if table & 1 else LOW
+    if len(inputs) == 1:
+        return inputs[0] if table == 0b10 else f"~{inputs[0]}"
+    if len(inputs) == 2:
+        return _OF_TWO[table].format(*inputs)
+    return f"{1 << len(inputs)}'h{table:x} >> {{{', '.join(reversed(inputs))}}}"
+
+
+# Which cells of an ECP5 the models beside this file describe, and in which settings; all others are refused.
+#
+# Sources: Lattice FPGA-TN-02204 (memory usage guide) and FPGA-TN-02205 (sysDSP usage guide).
+
+Cell = Mapping[str, Any]
+#: Settings of a parameter; None is any.
+Settings = Mapping[str, frozenset[str] | None]
+
+
+class NetlistError(ValueError):
+    """A netlist has a cell, or a setting of one, that no model describes; the message names both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What is described of a type of cell.
+
+    Attributes
+    ----------
+    settings : mapping of str to frozenset of str, or None
+        The values of each parameter by its pattern; None for any.
+    tied : mapping of str to str
+        Pins, by their pattern, that must be at a level.
+    """
+
+    settings: Settings
+    tied: Mapping[str, str] = field(default_factory=dict)
+
+
+def _only(*values: str) -> frozenset[str]:
+    return frozenset(values)
+
+
+_WIDTHS = _only("1", "2", "4", "9", "18", "36")
+CELLS: Mapping[str, Description] = {
+    "LUT4": Description({"INIT": None}),
+    "PFUMX": Description({}),
+    "L6MUX21": Description({}),
+    "CCU2C": Description({"INIT[01]": None, "INJECT1_[01]": _only("YES", "NO")}),
+    "TRELLIS_FF": Description(
+        {
+            "CEMUX": _only("1", "CE", "INV"),
+            "CLKMUX": _only("CLK"),
+            "LSRMUX": _only("LSR"),
+            "GSR": _only("DISABLED"),
+            "REGSET": _only("SET", "RESET"),
+            "SRMODE": _only("LSR_OVER_CE", "ASYNC"),
+        }
+    ),
+    "TRELLIS_DPR16X4": Description({"INITVAL": None, "WCKMUX": _only("WCK"), "WREMUX": _only("WRE")}),
+    "DP16KD": Description(
+        {
+            "DATA_WIDTH_[AB]": _WIDTHS,
+            "REGMODE_[AB]": _only("NOREG", "OUTREG"),
+            "WRITEMODE_[AB]": _only("NORMAL", "WRITETHROUGH", "READBEFOREWRITE"),
+            "CSDECODE_[AB]": _only("0b000"),
+            "CLKAMUX": _only("CLKA"),
+            "CLKBMUX": _only("CLKB"),
+            # Of resets, which are tied.
+            "RESETMODE|ASYNC_RESET_RELEASE": None,
+            "GSR": _only("DISABLED"),
+            "INITVAL_[0-3][0-9A-F]": None,
+        },
+        {"RST[AB]|CS[AB][012]": "0"},
+    ),
+    "MULT18X18D": Description(
+        {
+            "REG_(INPUT[AB]|PIPELINE|OUTPUT)_CLK": _only("NONE", "CLK0"),
+            "REG_(INPUT[AB]|PIPELINE|OUTPUT)_CE": _only("CE0"),
+            "REG_(INPUT[AB]|PIPELINE|OUTPUT)_RST": _only("RST0"),
+            # Of the clock at its full rate: disabled, registers take their inputs at both edges.
+            "CLK0_DIV": _only("ENABLED"),
+            "GSR": _only("DISABLED"),
+        },
+        {"SOURCE[AB]|C[0-9]+": "0"},
+    ),
+    "EHXPLLL": Description(
+        {
+            "CLK(I|FB|OP|OS|OS2)_DIV|CLKO(P|S|S2)_[CF]PHASE|CLKO(P|S|S2)_ENABLE|OUTDIVIDER_MUX[ABCD]": None,
+            "FEEDBK_PATH": _only("CLKOP"),
+            "PLLRST_ENA|INTFB_WAKE|STDBY_ENABLE|DPHASE_SOURCE": _only("DISABLED"),
+        },
+        {"RST|STDBY": "0"},
+    ),
+}
+#: Yosys' notes of where cells come from.
+NOTES = ("$scopeinfo",)
+_BINARY = re.compile(r"[01xz]+")
+
+
+def setting(cell: Cell, name: str, default: str = "") -> str:
+    """A parameter's value: a word, or the bits of a number. Yosys puts a space after words that look like bits."""
+    return str(cell["parameters"].get(name, default)).removesuffix(" ")
+
+
+def check(name: str, cell: Cell) -> None:
+    """Refuse a cell that no model describes.
+
+    Raises
+    ------
+    NetlistError
+        Names the cell, and what is not described.
+    """
+    kind = cell["type"]
+    if kind not in CELLS:
+        raise NetlistError(f"{name}: type must be one of {', '.join(CELLS)}, not {kind}; add a model of it")
+    wrong = next(_wrong(kind, cell), None)
+    if wrong:
+        raise NetlistError(f"{name}: {wrong}: the model of {kind} describes nothing else")
+
+
+def _wrong(kind: str, cell: Cell) -> Iterator[str]:
+    description = CELLS[kind]
+    for parameter in cell["parameters"]:
+        found = [values for pattern, values in description.settings.items() if re.fullmatch(pattern, parameter)]
+        value = _shown(setting(cell, parameter), is_width=parameter.startswith("DATA_WIDTH"))
+        if not found:
+            yield f"{parameter} must be left out, not {value}"
+        elif found[0] is not None and value not in found[0]:
+            yield f"{parameter} must be {' or '.join(sorted(found[0]))}, not {value}"
+    for port, bits in cell["connections"].items():
+        for pattern, level in description.tied.items():
+            if re.fullmatch(pattern, port) and bits != [level]:
+                yield f"{port} must be tied to {level}"
+    if kind == "DP16KD":
+        yield from _wrong_ram(cell)
+
+
+def _wrong_ram(cell: Cell) -> Iterator[str]:
+    pins = cell["connections"]
+    if pins["CLKA"] != pins["CLKB"] and pins.get("CEB") != ["0"]:
+        yield "CLKB must be CLKA's net where CEB is not tied to 0"
+    widths = {side: int(setting(cell, f"DATA_WIDTH_{side}", f"{18:b}"), 2) for side in "AB"}
+    if widths["A"] == 36 and pins.get("WEB", ["0"]) != ["0"]:
+        yield "WEB must be tied to 0 where port A writes both halves"
+    if widths["B"] == 36 and widths["A"] != 36:
+        yield f"DATA_WIDTH_A must be 36 where DATA_WIDTH_B is, not {widths['A']}"
+    modes = {side: setting(cell, f"REGMODE_{side}", "NOREG") for side in "AB"}
+    if widths["B"] == 36 and modes["A"] != modes["B"]:
+        yield f"REGMODE_A must be REGMODE_B where DATA_WIDTH_B is 36, not {modes['A']}"
+
+
+def _shown(value: str, *, is_width: bool) -> str:
+    return str(int(value, 2)) if is_width and _BINARY.fullmatch(value) else value
+
 
 Bit = int | str
 #: Of blocks that the library has no model of.

@@ -8,7 +8,7 @@ from collections.abc import Container
 from typing import Any, NamedTuple
 
 from ...hdl.parts.device import DOUBLE
-from ..critical import CLOCKS, start_of
+from ..floorplan import CLOCKS, start_of
 from .delays import BLOCK_SETUP, SETUP, TABLE, Arc, Cell, Place, arcs, net_of, place_of, wire
 
 __all__ = ["Path", "Sink", "Timing"]

@@ -91,7 +91,7 @@ def test_clocks_are_ports_in_the_same_order_in_every_process() -> None:
         "from lutterfly.hdl.parts.pipeline import Platform\n"
         "from lutterfly.hdl.parts.device import MultiplierBank, PumpedMultipliers\n"
         "from lutterfly.hdl.parts.verilog import to_verilog\n"
-        "from lutterfly.synth.harness import Harness\n"
+        "from lutterfly.synth.flow import Harness\n"
         "banks = (MultiplierBank(1, a_width=8, b_width=8),) * 2\n"
         "design = Harness(PumpedMultipliers(banks))\n"
         "print(to_verilog(design, name='pair', platform=Platform(is_pumped=True)))\n"

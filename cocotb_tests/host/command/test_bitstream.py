@@ -12,8 +12,8 @@ from lutterfly.boards import BOARDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
 from lutterfly.synth import bitstream, tools
-from lutterfly.synth.extras import install_command
 from lutterfly.synth.report import CriticalPath, Placement
+from lutterfly.synth.tools import install_command
 
 CRITICAL = CriticalPath("a_FF", "b_FF", 3.0, 4.0, 5)
 DATA = b"bits"

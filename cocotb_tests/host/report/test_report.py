@@ -24,7 +24,7 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.errors import AcceleratorError
 from lutterfly.host.program import Speed
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.synth.extras import install_command
+from lutterfly.synth.tools import install_command
 
 MODEL = digits.model_path("qop")
 

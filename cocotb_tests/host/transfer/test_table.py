@@ -11,7 +11,7 @@ import pytest
 
 from lutterfly.host.command.main import main
 from lutterfly.host.transfer.operators import chain_of
-from lutterfly.synth.extras import install_command
+from lutterfly.synth.tools import install_command
 
 SCHEMES = ("--from", "q3.4", "--to", "q0.7")
 TANH = ("--operator", "Tanh", *SCHEMES)

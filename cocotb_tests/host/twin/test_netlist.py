@@ -27,7 +27,7 @@ from lutterfly.host.link import LinkTransport
 from lutterfly.host.twin.line import PinsLine
 from lutterfly.host.twin.netlist import netlist_pins
 from lutterfly.synth import bitstream, flow
-from lutterfly.synth.pumped import multipliers
+from lutterfly.synth.flow import multipliers
 
 pytestmark = needs_tools
 #: As few cells and cycles as classify digits: a slow clock makes few cycles of a bit at the line's first rate.

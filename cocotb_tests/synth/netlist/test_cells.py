@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lutterfly.synth.netlist import NetlistError, netlist_verilog
-from lutterfly.synth.netlist.cells import CELLS, check, setting
+from lutterfly.synth.netlist.translate import CELLS, check, setting
 
 RAM_PINS: dict[str, list[int | str]] = {"CLKA": [2], "CLKB": [2], "WEB": ["0"], "RSTA": ["0"], "CSA0": ["0"]}
 

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from lutterfly.synth.netlist.expressions import HIGH, LOW, halves, look_up
+from lutterfly.synth.netlist.translate import HIGH, LOW, halves, look_up
 
 NAMES = ("a", "b", "c", "d")
 

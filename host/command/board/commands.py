@@ -39,7 +39,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     from ....hdl.top_uart import TopUart
     from ....synth import bitstream as building
     from ....synth import tools
-    from ....synth.pumped import is_pumped
+    from ....synth.flow import is_pumped
     from ....synth.report import ReportError
 
     folder = cache.default_root() / "bitstream" / f"{found.hash:08x}-{board.name}"
