@@ -41,7 +41,6 @@ ORDER = {
     "host/compiler/lower": "pairs neighbours",
     "host/frontend": "reading fragments functions building lowering floats qonnx fusing",
     "host/frontend/qonnx": "reading fitting writing",
-    "host/graph": "boxes kinds",
     "host/quantize/rewriting": "norms recurrent",
     "synth": "netlist mapped placed",
     "train": "layers channels preparing schedules exporting",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..graph import Graph
-from ..graph.describe import Row, describe
+from ..graph.evaluate import Row, describe
 from ..model.model import Model
 from ..model.model_graph import QUANTISER
 from ..model.whole_samples import with_axis

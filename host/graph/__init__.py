@@ -5,38 +5,33 @@ Every tensor is int8 codes in NHWC order without N: ``int8[height, width, channe
 of a binary tensor, whose elements have one bit, are +1 and -1; a layer that writes one gives +1 for each code that is
 not negative, after its table if it has one.
 
-Each kind of layer has a file of its own, and all that is particular to it stands there: what it is called, what it
+Each kind of layer is a class, and all that is particular to it stands there: what it is called, what it
 computes, what border it wants, what may become part of it, and how its channels depend on those that it reads. The
 passes of frontend and compiler ask the layer (:class:`.layer.Layer`), and know no kinds.
 """
 
 from __future__ import annotations
 
-from . import arrangements
-from .channels import ChannelRule, Place, Selection, Views
-from .finish import CodeFinish
-from .finished import Finished
-from .graph import Graph
-from .kinds.arrange import Arrange
-from .kinds.average_pool import AveragePool
-from .kinds.binary_convolution import BinaryConvolution
-from .kinds.concat import Concat
-from .kinds.convolution import Convolution
-from .kinds.fast_pointwise import FastPointwise
-from .kinds.matrix_product import MatrixProduct
-from .kinds.max_pool import MaxPool
-from .kinds.pad import Pad
-from .kinds.pairs.add import Add
-from .kinds.pairs.maximum import Maximum
-from .kinds.pairs.multiply import Multiply
-from .kinds.pointwise import Pointwise
-from .kinds.product import Product
-from .kinds.rearrange import Rearrange
-from .kinds.slice import Slice
-from .layer import Layer
-from .phase import Phase
-from .tensor import Int8, Shape, Tensor, View, own_name
-from .window import Reach, Window
+from . import copies
+from .copies import Arrange, Concat, Rearrange, Slice
+from .elementwise import Add, Maximum, MaxPool, Multiply, Pointwise
+from .geometry import (
+    ChannelRule,
+    CodeFinish,
+    Int8,
+    Phase,
+    Place,
+    Reach,
+    Selection,
+    Shape,
+    Tensor,
+    View,
+    Views,
+    Window,
+    own_name,
+)
+from .layer import Finished, Graph, Layer
+from .products import AveragePool, BinaryConvolution, Convolution, FastPointwise, MatrixProduct, Pad, Product
 
 __all__ = [
     "Add",
@@ -70,6 +65,6 @@ __all__ = [
     "View",
     "Views",
     "Window",
-    "arrangements",
+    "copies",
     "own_name",
 ]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from . import Graph, Int8, View
-from .codes import from_codes, to_codes
-from .finish import looked_up
+from ..model.model import Model
+from . import Graph, Int8, Layer, Tensor, View
+from .geometry import from_codes, looked_up, to_codes
 
 
 def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:
@@ -66,3 +67,41 @@ def from_onnx(view: View, shape: tuple[int, int, int], array: np.ndarray) -> Int
         raise ValueError(f"{view.name} must be {dtype}{list(view.shape)}, not {array.dtype}{list(array.shape)}")
     permuted = to_codes(array).reshape([shape[axis] for axis in view.axes])
     return np.ascontiguousarray(permuted.transpose(np.argsort(view.axes)))
+
+
+# Rows for people: every layer of a network, and where it runs.
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One operation.
+
+    Attributes
+    ----------
+    layer, kind : str
+        The ONNX node and what it is, in a few words.
+    input_shape, output_shape : tuple of int
+        (height, width, channels); empty on the host.
+    where : str
+        "accelerator" or "host".
+    """
+
+    layer: str
+    kind: str
+    input_shape: tuple[int, ...]
+    output_shape: tuple[int, ...]
+    where: str
+
+
+def describe(graph: Graph) -> list[Row]:
+    """Every operation of the network in order of execution: the head on the host, the layers, the tail on the host."""
+    layers = [_row(layer, *graph.ends(layer)) for layer in graph.layers]
+    return [*_host_rows(graph.head), *layers, *_host_rows(graph.tail)]
+
+
+def _row(layer: Layer, source: Tensor, target: Tensor) -> Row:
+    return Row(layer.name, layer.describe(source, target), source.shape, target.shape, "accelerator")
+
+
+def _host_rows(part: Model) -> list[Row]:
+    return [Row(node.name, node.op_type, (), (), "host") for node in part.proto.graph.node] if part else []

@@ -11,10 +11,23 @@ from typing import ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from .channels import ChannelRule, Order, Place, Selection, Views
-from .finish import CodeFinish
-from .tensor import Int8, Shape, Tensor
-from .window import ONE_PIXEL, Window
+from ...golden.elements import BINARY_BITS
+from ...golden.numerics.binary import signs
+from ..model.model import Model
+from .geometry import (
+    ONE_PIXEL,
+    ChannelRule,
+    CodeFinish,
+    Int8,
+    Order,
+    Place,
+    Selection,
+    Shape,
+    Tensor,
+    Views,
+    Window,
+    looked_up,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,3 +268,78 @@ class Layer(ABC):
             Gives the tensor in which a tensor lies now, and where.
         """
         return iter(())
+
+
+# Layers after which there may be a clamp and a table.
+
+
+@dataclass(frozen=True, eq=False)
+class Finished(Layer):
+    """A layer with a finish, which a table after it may become part of."""
+
+    finish: CodeFinish = field(default=CodeFinish(), kw_only=True)
+
+    def describe(self, source: Tensor, target: Tensor) -> str:
+        """With its table, and signs, as far as it has them."""
+        table = "" if self.table is None else " + table"
+        taken = " + signs" if target.bits == BINARY_BITS and not self.keeps_signs else ""
+        return f"{super().describe(source, target)}{table}{taken}"
+
+    def with_table(self, output: str, table: Int8 | None) -> Self:
+        """A table after a table is one table."""
+        return dataclasses.replace(self, output=output, finish=self.finish.after(self.output, table))
+
+    def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
+        """What it gives, by what it computes: int8[height, width, channels] of both by their names."""
+        output = looked_up(codes, self.table)
+        if tensors[self.output].bits == BINARY_BITS:
+            output = signs(output)
+        return {self.inner: codes, self.output: output}
+
+
+# Layers of which every channel stands for itself.
+
+
+@dataclass(frozen=True, eq=False)
+class Channelwise(Finished):
+    """A layer that makes each channel of the same channel of its inputs, and all of them alike."""
+
+    def of_channels(self, channels: range, source: Tensor) -> tuple[Self, range]:
+        """The same layer on fewer channels."""
+        return self, channels
+
+    def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
+        """Where the inputs' move, the output's do."""
+        return ChannelRule.TIED
+
+
+# The graph itself: layers, and the tensors between them.
+
+
+@dataclass
+class Graph:
+    """Layers in order of execution, and the tensors between them.
+
+    ``head`` and ``tail`` are ONNX models that run on the host; empty where there is none. The graph's inputs
+    are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs). Tensors hold
+    ``batch`` samples, head and tail one, see :func:`~lutterfly.host.compiler.rewrite.batch.batched`.
+    """
+
+    tensors: dict[str, Tensor]
+    layers: list[Layer]
+    inputs: list[str]
+    outputs: list[str]
+    model: Model = field(default_factory=Model)
+    head: Model = field(default_factory=Model)
+    tail: Model = field(default_factory=Model)
+    notes: list[str] = field(default_factory=list)
+    batch: int = 1
+
+    def ends(self, layer: Layer) -> tuple[Tensor, Tensor]:
+        """A layer's first input and its output."""
+        return self.tensors[layer.input], self.tensors[layer.output]
+
+    def kind_of(self, layer: Layer) -> str:
+        """What a layer is called."""
+        source, target = self.ends(layer)
+        return layer.kind(source.shape, target.shape)

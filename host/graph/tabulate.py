@@ -15,7 +15,7 @@ import onnxruntime
 from ...golden.transfer.tables import apply_table
 from ..model.runtime import plain_session
 from . import Int8
-from .codes import from_codes, to_codes
+from .geometry import from_codes, to_codes
 
 CODES = np.arange(-128, 128, dtype=np.int8)
 

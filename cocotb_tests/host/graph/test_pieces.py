@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.host.graph import Arrange, ChannelRule, Int8, Shape, Tensor, arrangements
-from lutterfly.host.graph.boxes import pieces
-from lutterfly.host.graph.boxes.pieces import MOST_PIECES
+from lutterfly.host.graph import Arrange, ChannelRule, Int8, Shape, Tensor, boxes, copies
+from lutterfly.host.graph.boxes import MOST_PIECES
 
 HEIGHT, WIDTH, CHANNELS = SHAPE = (6, 4, 12)
 EVERY = np.arange(HEIGHT * WIDTH * CHANNELS).reshape(SHAPE)
@@ -51,7 +50,7 @@ CASES: dict[str, tuple[np.ndarray, int, tuple[tuple[int, int], ...]]] = {
 
 def arranged(moved: np.ndarray, *shapes: Shape) -> Arrange:
     names = [f"x{at}" for at in range(len(shapes))]
-    layer = arrangements.arrange("moved", "", names, "y", shapes, moved)
+    layer = copies.arrange("moved", "", names, "y", shapes, moved)
     assert layer is not None
     assert layer.window.output_size(*shapes[0][:2]) == moved.shape[:2]
     return layer
@@ -149,10 +148,10 @@ def test_a_border_of_more_channels_than_there_are() -> None:
 def test_as_many_pieces_as_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = CASES["unshuffled"][0]
     count = CASES["unshuffled"][1]
-    monkeypatch.setattr(pieces, "MOST_PIECES", count)
+    monkeypatch.setattr(boxes, "MOST_PIECES", count)
     assert len(arranged(moved, SHAPE).pieces) == count
-    monkeypatch.setattr(pieces, "MOST_PIECES", count - 1)
-    assert arrangements.arrange("moved", "", ["x"], "y", [SHAPE], moved) is None
+    monkeypatch.setattr(boxes, "MOST_PIECES", count - 1)
+    assert copies.arrange("moved", "", ["x"], "y", [SHAPE], moved) is None
 
 
 def test_any_order_is_too_many_pieces() -> None:
@@ -160,4 +159,4 @@ def test_any_order_is_too_many_pieces() -> None:
     layer, codes = arranged(few, SHAPE), random(SHAPE)
     assert 60 < len(layer.pieces) <= 160
     np.testing.assert_array_equal(evaluated(layer, few.shape, codes), expected(few, codes))
-    assert arrangements.arrange("moved", "", ["x"], "y", [SHAPE], many) is None
+    assert copies.arrange("moved", "", ["x"], "y", [SHAPE], many) is None

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from lutterfly.host.graph.codes import from_codes, to_codes
+from lutterfly.host.graph.geometry import from_codes, to_codes
 from lutterfly.host.graph.tabulate import CODES, tabulate
 
 

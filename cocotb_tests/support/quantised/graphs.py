@@ -25,7 +25,7 @@ from lutterfly.host.graph import (
     Tensor,
     View,
     Window,
-    arrangements,
+    copies,
 )
 
 
@@ -175,11 +175,11 @@ class GraphMaker:
         return self._tensor(name, (*tensor.shape[:2], channels), tensor.zero_point)
 
     def arranged(self, moved: np.ndarray, *sources: str) -> str:
-        """Any arrangement, see :func:`~lutterfly.host.graph.arrangements.arrange`; its zero point is that of the first
+        """Any arrangement, see :func:`~lutterfly.host.graph.copies.arrange`; its zero point is that of the first
         source."""
         tensors, name = [self.graph.tensors[source] for source in sources], self._name()
         shapes = [tensor.shape for tensor in tensors]
-        layer = arrangements.arrange(f"arranged_{name}", "", sources, name, shapes, moved)
+        layer = copies.arrange(f"arranged_{name}", "", sources, name, shapes, moved)
         assert layer is not None, "it takes too many pieces"
         self.graph.layers.append(layer)
         return self._tensor(name, moved.shape, tensors[0].zero_point)
@@ -187,23 +187,23 @@ class GraphMaker:
     def nearest(self, source: str, factors: tuple[int, int] = (2, 2)) -> str:
         height, width, channels = shape = self.graph.tensors[source].shape
         target = height * factors[0], width * factors[1], channels
-        return self._arranged(source, target, arrangements.nearest, shape, factors)
+        return self._arranged(source, target, copies.nearest, shape, factors)
 
     def depth_to_space(self, source: str, block: tuple[int, int] = (2, 2), *, phases_first: bool = True) -> str:
         height, width, channels = shape = self.graph.tensors[source].shape
         target = height * block[0], width * block[1], channels // (block[0] * block[1])
-        arranged = functools.partial(arrangements.depth_to_space, phases_first=phases_first)
+        arranged = functools.partial(copies.depth_to_space, phases_first=phases_first)
         return self._arranged(source, target, arranged, shape, block)
 
     def space_to_depth(self, source: str, block: tuple[int, int] = (2, 2)) -> str:
         height, width, channels = shape = self.graph.tensors[source].shape
         target = height // block[0], width // block[1], channels * block[0] * block[1]
-        return self._arranged(source, target, arrangements.space_to_depth, shape, block)
+        return self._arranged(source, target, copies.space_to_depth, shape, block)
 
     def crop(self, source: str, pads: tuple[int, int, int, int]) -> str:
         height, width, channels = shape = self.graph.tensors[source].shape
         target = height - pads[0] - pads[2], width - pads[1] - pads[3], channels
-        return self._arranged(source, target, arrangements.crop, shape, pads)
+        return self._arranged(source, target, copies.crop, shape, pads)
 
     def _arranged(self, source: str, target: tuple[int, int, int], make: Callable[..., Rearrange], *given) -> str:
         name = self._name()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ....golden.program.outline import NONE, CoreOutline, Outline, QueueOutline, Row
 from ....golden.units import Queue
-from ...graph.describe import describe
+from ...graph.evaluate import describe
 from ..data.command import Command
 from ..data.plan import Plan
 from ..data.spread import Spread

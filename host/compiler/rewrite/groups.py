@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ...graph import ChannelRule, Graph, Layer
-from ...graph.boxes.runs import cost_of
+from ...graph.boxes import cost_of
 from ..data.plan import Plan
 from .channel_parts import Order, Part, Parts, parts_of, reordered
 from .channel_use import Bool, Connections

@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 
 from ....golden.config import Config
-from ...graph import Graph, Layer, arrangements, own_name
+from ...graph import Graph, Layer, copies, own_name
 from ..data.errors import CompileError
 from ..data.plan import Plan
 
-#: What :func:`~.arrangements.arrange` takes for the code 0.
+#: What :func:`~.copies.arrange` takes for the code 0.
 _ZERO = -129
 
 
@@ -39,10 +39,10 @@ def _arranged(graph: Graph, layer: Layer, config: Config) -> list[Layer]:
     padding = (0, tiles * columns - outputs), (0, steps * lanes - inputs)
     wanted = np.pad(layer.order, padding, constant_values=_ZERO).reshape(tiles, columns, steps, lanes)
     words = wanted.swapaxes(1, 2).reshape(tiles * steps, columns, lanes)
-    arrangement = arrangements.arrange(layer.name, "weights", [source.name], matrix, [source.shape], words)
+    arrangement = copies.arrange(layer.name, "weights", [source.name], matrix, [source.shape], words)
     if arrangement is None:
         raise CompileError(
-            f"{layer.name}: {source.name} becomes weights in more than {arrangements.MOST_PIECES} pieces; let the "
+            f"{layer.name}: {source.name} becomes weights in more than {copies.MOST_PIECES} pieces; let the "
             "elements that are added up lie side by side, or leave the product to the host"
         )
     graph.tensors[matrix] = dataclasses.replace(source, name=matrix, shape=words.shape, views=(), order=())

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto
 
-from ...graph import Int8, Slice, arrangements
-from ...graph.finish import composed
+from ...graph import Int8, Slice, copies
+from ...graph.geometry import composed
 from ..fragments.fragments import Fragment, label
 from ..reading.errors import UnsupportedError
 from .build import Build, show
@@ -119,12 +119,12 @@ def add_arrangement(
     """
     tensors = [build.graph.tensors[source] for source in sources]
     own = name if node is None else node.name
-    layer = arrangements.arrange(own, what, sources, name, [tensor.shape for tensor in tensors], moved)
+    layer = copies.arrange(own, what, sources, name, [tensor.shape for tensor in tensors], moved)
     if layer is None:
         moves = f"{'a Reshape' if node is None else label(node)} moves elements of {sources[0]!r}"
         raise UnsupportedError(
             f"{moves} ({show(tensors[0].shape)}, height x width x channels) to {show(moved.shape)} in more than "
-            f"{arrangements.MOST_PIECES} pieces",
+            f"{copies.MOST_PIECES} pieces",
             "move whole rows, columns or channels, or move them at an end of the network",
         )
     if table is not None:

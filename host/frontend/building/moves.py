@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import NodeProto
 
-from ...graph import Rearrange, arrangements
+from ...graph import Rearrange, copies
 from ..fragments.fragments import label
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -57,12 +57,12 @@ def _layer(build: Build, node: NodeProto, source: str, output: str, shape: Shape
     if node.op_type == "DepthToSpace":
         phases_first = given.get("mode", b"DCR") == b"DCR"
         block = (given["blocksize"],) * 2
-        return arrangements.depth_to_space(*names, shape, block, phases_first=phases_first)
+        return copies.depth_to_space(*names, shape, block, phases_first=phases_first)
     if node.op_type == "SpaceToDepth":
-        return arrangements.space_to_depth(*names, shape, (given["blocksize"],) * 2)
+        return copies.space_to_depth(*names, shape, (given["blocksize"],) * 2)
     if node.op_type == "Slice":
-        return arrangements.crop(*names, shape, _cut_off(build.source, node, shape, target))
-    return arrangements.nearest(*names, shape, _factors(build.source, node, shape, target))
+        return copies.crop(*names, shape, _cut_off(build.source, node, shape, target))
+    return copies.nearest(*names, shape, _factors(build.source, node, shape, target))
 
 
 def _cut_off(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> tuple[int, int, int, int]:

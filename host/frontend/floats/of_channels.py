@@ -17,9 +17,8 @@ from onnx import NodeProto
 from ....golden.numerics.convolution import Int32
 from ....golden.numerics.requant import pack_parameters, requantise
 from ...graph import Arrange, CodeFinish, Convolution, Int8, Selection, Window
-from ...graph.arrangements import MOST_PIECES
-from ...graph.boxes.runs import channel_runs
-from ...graph.codes import from_codes, to_codes
+from ...graph.boxes import MOST_PIECES, channel_runs
+from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
 from ..building.build import Build, image_place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...graph import CodeFinish, Convolution, Window, arrangements
+from ...graph import CodeFinish, Convolution, Window, copies
 from ...graph.tabulate import code_offset
 from ..building.build import Build, image_place
 from ..building.checks import check_layers, random_codes
@@ -76,11 +76,11 @@ def lower_transposed(build: Build, fragment: Fragment) -> None:
         large = build.own_name(f"{name} in whole") if is_cropped else end
         build.add_tensor(large, whole, end)
         moved = f"{node.name} phases", wide, large, shape, geometry.strides
-        graph.layers.append(arrangements.depth_to_space(*moved, phases_first=geometry.phases_first))
+        graph.layers.append(copies.depth_to_space(*moved, phases_first=geometry.phases_first))
     if is_cropped:
         build.add_tensor(end, (*geometry.target, whole[2]), end)
         pads = 0, 0, rows - geometry.target[0], columns - geometry.target[1]
-        graph.layers.append(arrangements.crop(f"{node.name} rest", large, end, whole, pads))
+        graph.layers.append(copies.crop(f"{node.name} rest", large, end, whole, pads))
     build.add_view(end, Place(end, CHANNELS_FIRST, source.shapes[end]))
     bounds = (code - input_offset for code in product.codes)
     codes = np.clip(random_codes(build, given.tensor), *bounds).astype(np.int8)

@@ -6,7 +6,7 @@ import dataclasses
 from collections import Counter
 
 from ...graph import Graph, Int8, Layer
-from ...graph.finish import composed
+from ...graph.geometry import composed
 from .signs import gives_signs, simplified
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ....golden.elements import BINARY_BITS
 from ....golden.numerics.binary import signs
 from ...graph import CodeFinish, Graph, Int8, Layer
-from ...graph.finish import looked_up
+from ...graph.geometry import looked_up
 from ...graph.tabulate import CODES
 
 _SIGNS = np.array([-1, 1], np.int8)

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from ...graph import CodeFinish, Int8, Pointwise
-from ...graph.codes import to_codes
+from ...graph.geometry import to_codes
 from ...graph.tabulate import CODES, open_part
 from ..building.build import Build
 from ..building.checks import check_layers

@@ -9,7 +9,7 @@ import onnx
 from onnx import NodeProto, helper
 
 from ...graph import CodeFinish, Pointwise
-from ...graph.codes import from_codes
+from ...graph.geometry import from_codes
 from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
 from ..building.build import Build

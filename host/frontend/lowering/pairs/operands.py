@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from .....golden.numerics.addition import PAIRS
 from ....graph import CodeFinish, Int8, Layer
-from ....graph.codes import from_codes, to_codes
+from ....graph.geometry import from_codes, to_codes
 from ....graph.tabulate import code_offset, open_part
 from ....model.model_graph import has_unsigned
 from ...building.build import Build

@@ -1,1 +1,0 @@
-"""Boxes of elements that are copied at once: see :mod:`.pieces`."""

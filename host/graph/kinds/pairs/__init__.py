@@ -1,1 +1,0 @@
-"""Kinds of layers that make one tensor of two, element by element."""
