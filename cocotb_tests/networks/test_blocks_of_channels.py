@@ -7,8 +7,8 @@ import pytest
 from cocotb_tests.support.networks.butterflies import Network
 from cocotb_tests.support.oracles.exactness import assert_right
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler.data.job import Cut
 from lutterfly.host.compiler.layout import cuts
+from lutterfly.host.compiler.operation import Cut
 from lutterfly.host.session.verify import verify
 
 

@@ -20,7 +20,7 @@ from cocotb_tests.support.oracles.met import Coverage
 from cocotb_tests.support.oracles.shrink import beginnings, shrink
 from cocotb_tests.support.oracles.trials import Sweep, attempt
 from lutterfly.host.compiler import compile_graph
-from lutterfly.host.compiler.rewrite.batch import batched
+from lutterfly.host.compiler.rewrite.rewrites import batched
 from lutterfly.host.frontend import import_model
 
 pytestmark = needs_reference

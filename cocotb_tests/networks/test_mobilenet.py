@@ -16,8 +16,8 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import encode, plan_graph
-from lutterfly.host.compiler.data.plan import Plan
-from lutterfly.host.compiler.layout.parts import Geometry
+from lutterfly.host.compiler.layout.cuts import Geometry
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import AveragePool
 from lutterfly.host.graph.evaluate import from_onnx, to_onnx

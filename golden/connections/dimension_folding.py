@@ -1,7 +1,8 @@
 """Dimension folding as its source plans it: kernel width and height moved into the input channels of an aligned array.
 
 Source: *Data processing apparatus and method for executing a neural network model*. The compiler's own planner is
-:mod:`lutterfly.host.compiler.layout.folds`: its fetch reads words from any byte address, so that width needs no split.
+:mod:`lutterfly.host.compiler.layout.borders`: its fetch reads words from any byte address, so that width needs no
+split.
 """
 
 from __future__ import annotations

@@ -10,17 +10,15 @@ from ..model.model import Model
 from ..program import SpreadBy
 from .clock.cycles import predict_together
 from .cluster.by_layer import plan_by_layer
-from .cluster.by_sample import spread_by_sample
-from .data.errors import CompileError
-from .data.plan import Plan
-from .data.spread import Spread
-from .lower.butterfly_fit import check_pattern
+from .cluster.split import spread_by_sample
+from .lower.fast_pointwise import check_pattern
 from .lower.operations import engines_of
-from .outcome.emit import check_program, emit
-from .outcome.room import check_room
+from .network import CompileError
+from .outcome.emit import check_program, check_room, emit
 from .passes import PASSES, Pass, run
-from .rewrite.batch import batched
+from .plan import Plan, Spread
 from .rewrite.permute import permuted
+from .rewrite.rewrites import batched
 from .width import fastest
 
 #: All that the rest of the host knows of the compiler.
@@ -59,7 +57,7 @@ def compile_model(
     name : str
         Name of the model, for messages.
     batch : int
-        Samples of an inference, of each core if each has its own; see :func:`.batch.batched`.
+        Samples of an inference, of each core if each has its own; see :func:`.rewrites.batched`.
     spread_by : SpreadBy
         What cores have a part of each, if there are several.
 

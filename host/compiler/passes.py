@@ -6,26 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .clock.cycles import predict
-from .constants.placing import check_constants, place_constants
-from .constants.segments import plan_segments
-from .data.plan import Plan
-from .layout.arena import plan_arena
-from .layout.borders import check_borders, plan_borders
-from .layout.folds import plan_folds
+from .layout.borders import check_borders, plan_borders, plan_folds, plan_views
+from .layout.constants import check_constants, place_constants, plan_segments
 from .layout.memory import check_memory, plan_memory
-from .layout.views import plan_views
+from .layout.placement import plan_arena
 from .lower.operations import plan_operations
-from .rewrite.concat_tables import move_tables
+from .plan import Plan
 from .rewrite.groups import absorb_shuffles
-from .rewrite.matrices import arrange_matrices
-from .rewrite.normalise import normalise
 from .rewrite.phases import split_phases
-from .rewrite.separate import separate
-from .rewrite.shuffles import sort_shuffles
-from .schedule.commands import check_lowered, lower
+from .rewrite.rewrites import arrange_matrices, move_tables, normalise, separate, sort_shuffles
+from .schedule.dma import order_commands
 from .schedule.jobs import check_jobs, plan_jobs
-from .schedule.order import order_commands
-from .schedule.tokens import check_tokens, synchronise
+from .schedule.tokens import check_lowered, check_tokens, lower, synchronise
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .data.errors import CompileError
-from .data.spread import Spread
+from .network import CompileError
+from .plan import Spread
 
 
 def fastest(plan: Callable[[bool], Spread]) -> Spread:

@@ -322,7 +322,7 @@ class Graph:
 
     ``head`` and ``tail`` are ONNX models that run on the host; empty where there is none. The graph's inputs
     are the head's outputs (or the model's inputs), its outputs the tail's inputs (or the model's outputs). Tensors hold
-    ``batch`` samples, head and tail one, see :func:`~lutterfly.host.compiler.rewrite.batch.batched`.
+    ``batch`` samples, head and tail one, see :func:`~lutterfly.host.compiler.rewrite.rewrites.batched`.
     """
 
     tensors: dict[str, Tensor]

@@ -106,7 +106,7 @@ def test_every_fold_of_the_input_is_exact(monkeypatch: pytest.MonkeyPatch, windo
     graph, config = maker.finish(maker.convolution("x", 9, window)), PRESETS["ecp5-85k"]
     for rows in range(1, window.kernel[0] + 1):
         monkeypatch.setattr(
-            "lutterfly.host.compiler.layout.folds.load_estimate",
+            "lutterfly.host.compiler.layout.borders.load_estimate",
             lambda storage, *_, rows=rows: 0 if (storage.fold.rows if storage.fold else 1) == rows else 1 << 30,
         )
         plan = plan_graph(graph, config)

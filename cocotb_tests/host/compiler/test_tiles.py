@@ -16,11 +16,10 @@ from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
-from lutterfly.host.compiler.constants.segments import _pieces
-from lutterfly.host.compiler.data.job import Cut
-from lutterfly.host.compiler.data.plan import Plan
-from lutterfly.host.compiler.layout.cuts import _estimate
-from lutterfly.host.compiler.layout.parts import Geometry
+from lutterfly.host.compiler.layout.constants import _pieces
+from lutterfly.host.compiler.layout.cuts import Geometry, _estimate
+from lutterfly.host.compiler.operation import Cut
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Graph, Window
 
 TINY = PRESETS["tiny"]

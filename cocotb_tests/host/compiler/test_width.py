@@ -11,7 +11,7 @@ from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.host.compiler import CompileError, plan_graph
 from lutterfly.host.compiler.cluster import by_layer
 from lutterfly.host.compiler.cluster.by_layer import plan_by_layer
-from lutterfly.host.compiler.data.spread import Spread
+from lutterfly.host.compiler.plan import Spread
 from lutterfly.host.compiler.width import fastest
 
 

@@ -9,8 +9,8 @@ from cocotb_tests.support.oracles.measured import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from cocotb_tests.support.quantised.random_graphs import random_fork
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler.data.plan import Plan
-from lutterfly.host.compiler.layout import views
+from lutterfly.host.compiler.layout import borders
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Concat, Graph, Place, Slice, Window
 
 CONFIG = PRESETS["ecp5-85k"]
@@ -121,7 +121,7 @@ def test_a_network_that_does_not_fit_has_no_views() -> None:
 def test_cycles_on_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = fire()
     viewed = measure(graph, CONFIG)
-    monkeypatch.setattr(views, "_fits", lambda plan: False)
+    monkeypatch.setattr(borders, "_fits", lambda plan: False)
     copied = measure(graph, CONFIG)
     assert viewed.counters["cycles"] < 0.9 * copied.counters["cycles"]
     for measured in (viewed, copied):

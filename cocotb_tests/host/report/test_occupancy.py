@@ -10,8 +10,8 @@ import pytest
 from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
-from lutterfly.host.compiler.data.command import Command
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.operation import Command
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.report.observe import Ran
 from lutterfly.host.report.occupancy import Occupant, used_bytes
 

@@ -21,7 +21,7 @@ from lutterfly.golden.units import Queue
 from lutterfly.host import InferenceSession, compiler
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
-from lutterfly.host.compiler.rewrite.batch import batched
+from lutterfly.host.compiler.rewrite.rewrites import batched
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model

@@ -15,7 +15,7 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import encode, plan_graph
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.frontend import import_model
 from lutterfly.host.program import Outcome
 from lutterfly.host.report.gather import Facts, gather

@@ -11,8 +11,8 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, EngineConfigs
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.passes import PASSES, run
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Convolution, Graph, Window
 
 TINY = PRESETS["tiny"]

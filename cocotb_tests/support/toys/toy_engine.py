@@ -47,12 +47,9 @@ from lutterfly.hdl.engines.engine import (
     values_layout,
 )
 from lutterfly.hdl.parts.pipeline import delay
-from lutterfly.host.compiler.data.command import Command
-from lutterfly.host.compiler.data.constant import Constant
-from lutterfly.host.compiler.data.job import Job
-from lutterfly.host.compiler.data.operation import Lowering
 from lutterfly.host.compiler.lower import operations
 from lutterfly.host.compiler.lower.lanewise import LanewiseOperation
+from lutterfly.host.compiler.operation import Command, Constant, Job, Lowering
 from lutterfly.host.graph import MaxPool, Tensor
 
 Int8 = npt.NDArray[np.int8]

@@ -13,12 +13,9 @@ from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from ...graph import Layer
 from ...program import bus_beats
-from ..data.plan import Plan
-from .agenda import Agenda
-from .arbiter import SharedReads, SharedWrites, Turns
-from .barriers import Barriers
-from .bus import ReadBus, ReadMemory
-from .queues import Queues, Surroundings
+from ..plan import Plan
+from .buses import Agenda, Barriers, ReadBus, ReadMemory, SharedReads, SharedWrites, Turns
+from .core import Queues, Surroundings
 
 
 def predict(plan: Plan) -> Plan:

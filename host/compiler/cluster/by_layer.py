@@ -5,21 +5,129 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from ....golden.config import Config
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
+from ....golden.units import Queue
 from ...graph import Graph
 from ..clock.cycles import predict_together
-from ..data.errors import CompileError
-from ..data.plan import Plan
-from ..data.spread import Spread
-from ..layout.arena import plan_arenas
+from ..layout.placement import plan_arenas
 from ..lower.operations import planned_lowering
+from ..network import CompileError
 from ..passes import COMMANDS, LAYOUTS, OPERATIONS, REWRITES, run
+from ..plan import Plan, Spread
 from ..rewrite.permute import permuted
+from ..schedule.tokens import rehearse
+from ..storage import Addresses, pieces
 from ..width import fastest
-from .choice import choose_parts
-from .local import local_graphs
-from .meetings import check_meetings
-from .split import Parts, Split, parts_of
+from .estimate import Estimate
+from .split import Parts, Split, local_graphs, parts_of
+
+# Choice: ways to split the layers of a network among cores that promise the fewest cycles.
+
+#: Neighbouring layers of which the split is changed at once: alone, a layer has to exchange its input and its output.
+_RUNS = (1, 2, 3, 5, 8)
+_ROUNDS = 4
+
+
+def choose_parts(network: Plan, executed: Plan) -> list[list[Parts]]:
+    """Ways to split all layers, different ones, the most promising first; see :class:`.estimate.Estimate`."""
+    estimate, found = Estimate(network, executed), {}
+    for first in (Split.ROWS, Split.CHANNELS):
+        splits = _improved(estimate, [_nearest(estimate, index, first) for index in range(len(network.graph.layers))])
+        found[splits] = estimate.cycles(splits)
+    return [
+        [estimate.parts(index, split) for index, split in enumerate(splits)]
+        for splits in sorted(found, key=found.__getitem__)
+    ]
+
+
+def _nearest(estimate: Estimate, index: int, split: Split) -> Split:
+    """A split, if a layer can have it, else none."""
+    return split if estimate.parts(index, split) else Split.ONE
+
+
+def _improved(estimate: Estimate, splits: list[Split]) -> tuple[Split, ...]:
+    """Splits of all layers, changed as long as that saves cycles."""
+    best = estimate.cycles(splits)
+    for _ in range(_ROUNDS):
+        before = best
+        for trial in _changes(estimate, splits):
+            cycles = estimate.cycles(trial)
+            if cycles < best:
+                splits[:], best = trial, cycles
+        if best == before:
+            break
+    return tuple(splits)
+
+
+def _changes(estimate: Estimate, splits: list[Split]) -> Iterator[list[Split]]:
+    """Other splits of a run of layers, or of all from one on; each on top of what ``splits`` are by then."""
+    count = len(splits)
+    for start in range(count):
+        for stop in sorted({min(start + length, count) for length in _RUNS} | {count}):
+            for split in Split:
+                changed = [_nearest(estimate, index, split) for index in range(start, stop)]
+                if changed != splits[start:stop]:
+                    yield [*splits[:start], *changed, *splits[stop:]]
+
+
+# Meetings: proof that no core waits for ever for another one, and that none reads what another one is yet to store.
+
+
+def check_meetings(plans: Sequence[Plan]) -> None:
+    """All cores come to their end, see :func:`.tokens.rehearse`, and none reads what another one is yet to store."""
+    rehearse(plans)
+    check_arena(plans)
+
+
+def check_arena(plans: Sequence[Plan]) -> None:
+    """Where one core stores bytes that another one stores or loads, before or after, there is a barrier between both.
+
+    All cores meet at every barrier, so what lies between two of them is an epoch, and what stands in one may happen in
+    any order.
+    """
+    size, cores = plans[0].external_bytes, range(len(plans))
+    counts = {sum(command.opcode is Opcode.BARRIER for command in plan.commands) for plan in plans}
+    assert len(counts) == 1, f"cores with {counts} barriers"
+    touched = [[*_epochs(plan)] for plan in plans]
+    #: The last core that has stored each byte, and in which epoch; in which epoch each core has loaded it last.
+    writer, written = np.full(size, -1), np.full(size, -1)
+    loaded = np.full((len(plans), size), -1)
+    for epoch in range(counts.pop() + 1):
+        for core in cores:
+            for addresses in touched[core][epoch][Opcode.STORE]:
+                is_clear = (writer[addresses] == core) | (written[addresses] < epoch)
+                assert is_clear.all(), f"core {core} stores what another one stores before barrier {epoch}"
+                writer[addresses], written[addresses] = core, epoch
+            for addresses in touched[core][epoch][Opcode.LOAD]:
+                loaded[core][addresses] = epoch
+        for core in cores:
+            meets = (written == epoch) & (writer != core) & (loaded[core] == epoch)
+            assert not meets.any(), f"core {core} loads what another one stores before barrier {epoch}"
+
+
+def _epochs(plan: Plan) -> Iterator[dict[Opcode, list[Addresses]]]:
+    """What a core loads and stores of the tensors in the arena, from each barrier to the next."""
+    epoch: dict[Opcode, list[Addresses]] = {Opcode.LOAD: [], Opcode.STORE: []}
+    for command in plan.queue(Queue.DMA):
+        fields = command.fields
+        if command.opcode is Opcode.BARRIER:
+            yield epoch
+            epoch = {Opcode.LOAD: [], Opcode.STORE: []}
+        elif command.opcode is Opcode.STORE:
+            epoch[Opcode.STORE].append(
+                pieces(fields["external"], fields["row_bytes"], fields["rows"], fields["external_row"])
+            )
+        elif command.opcode is Opcode.LOAD and fields["memory"] == LocalMemory.FEATURE:
+            size, pitch = fields["row_pieces"] * fields["piece_bytes"], fields.get("external_row", 0)
+            epoch[Opcode.LOAD] += [
+                pieces(fields["external"] + fold * fields.get("external_fold", 0), size, fields["rows"], pitch)
+                for fold in range(fields["folds"])
+            ]
+    yield epoch
 
 
 def plan_by_layer(graph: Graph, config: Config, *, permute: bool = True) -> Spread:

@@ -14,9 +14,9 @@ from ....golden.memories import LocalMemory
 from ....golden.timing.latencies import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ...graph import Tensor
-from ..data.exchange import Region
-from ..data.operation import Operation
-from ..data.plan import Plan
+from ..network import Region
+from ..operation import Operation
+from ..plan import Plan
 from .split import Parts, Split, part_of, parts_of
 
 #: Cycles from the end of a layer to the begin of the next, where they exchange something, beside what that takes on the

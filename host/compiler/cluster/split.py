@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
+import functools
 import itertools
+from collections.abc import Iterable, Sequence
 
-from ...graph import Graph, Layer
-from ..data.exchange import Excerpt, Region
+from ....golden.isa import Opcode
+from ....golden.memories import LocalMemory
+from ...graph import Graph, Layer, Place, Tensor, Views, own_name
+from ..network import Excerpt, Exchange, Region
+from ..operation import Command
+from ..plan import Plan, Spread
 
 
 class Split(enum.Enum):
@@ -87,3 +94,205 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] 
 def _edges(region: Region, tensor) -> list[int]:
     """Channels at which a region begins, or ends before the tensor does."""
     return [edge for edge in (region.channels.start, region.channels.stop) if edge < tensor.shape[2]]
+
+
+# Local graphs: what each core computes of a network, as a graph of its own, and what the cores give one another.
+
+
+@dataclasses.dataclass(frozen=True)
+class Local:
+    """A core's part of a network, see :class:`.network.Network`."""
+
+    graph: Graph
+    views: Views
+    excerpts: dict[str, Excerpt]
+    exchanges: dict[str, Exchange]
+
+
+def local_graphs(graph: Graph, parts: Sequence[Parts], alike: Iterable[Layer]) -> list[Local]:
+    """The part of each core.
+
+    A layer's inputs in it have exactly the rows and channels that the layer needs. What a core computes or needs of a
+    tensor lies side by side in one tensor, of which these are views.
+
+    Parameters
+    ----------
+    graph : Graph
+        The network's.
+    parts : sequence of Parts
+        Of the output of each layer.
+    alike : iterable of Layer
+        Those whose inputs must have their pixels equally far apart.
+    """
+    cores = range(len(parts[0]))
+    computed = {layer.output: of_layer for layer, of_layer in zip(graph.layers, parts, strict=True)}
+    names = _Names(graph)
+    builds = [_Core(graph, core, computed, alike, names) for core in cores]
+    exchanges: list[dict[str, Exchange]] = [{} for _ in cores]
+    for name, own in computed.items():
+        needed = [build.needed(name) for build in builds]
+        given = [[_meet(needed[taker], own[giver]) if taker != giver else None for taker in cores] for giver in cores]
+        if any(region for of_core in given for region in of_core):
+            for core in cores:
+                arrives = [given[giver][core] for giver in cores]
+                exchanges[core][name] = Exchange(
+                    own[core], _distinct(arrives), _distinct(given[core]), builds[core].earlier(name)
+                )
+    return [build.local(of_core) for build, of_core in zip(builds, exchanges, strict=True)]
+
+
+def _meet(one: Region | None, other: Region | None) -> Region | None:
+    return one.meet(other) if one and other else None
+
+
+def _distinct(regions: Iterable[Region | None]) -> tuple[Region, ...]:
+    """Each region once, without those that lie in others."""
+    found = [*dict.fromkeys(region for region in regions if region)]
+    return tuple(one for one in found if not any(other != one and other.holds(one) for other in found))
+
+
+class _Names:
+    """What parts of tensors are called: the same on every core, and as no tensor of the network."""
+
+    def __init__(self, graph: Graph):
+        self._taken = {*graph.tensors}
+        self._names: dict[tuple[str, Region], str] = {}
+
+    def of(self, name: str, region: Region) -> str:
+        if (name, region) not in self._names:
+            rows, channels = region.rows, region.channels
+            wanted = f"{name}[{rows.start}:{rows.stop}, {channels.start}:{channels.stop}]"
+            self._names[name, region] = own_name(wanted, self._taken)
+            self._taken.add(self._names[name, region])
+        return self._names[name, region]
+
+
+class _Core:
+    """The graph of one core."""
+
+    def __init__(self, graph: Graph, core: int, computed: dict[str, Parts], alike: Iterable[Layer], names: _Names):
+        self.graph, self.names = graph, names
+        self.own = {name: parts[core] for name, parts in computed.items() if parts[core]}
+        #: The layers that the core has a part of, and the region of each input.
+        self.layers: list[tuple[Layer, list[Region]]] = []
+        self.reads: dict[str, list[Region]] = {}
+        for layer in graph.layers:
+            if layer.output in self.own:
+                part, needed = part_of(graph, layer, self.own[layer.output])
+                self.layers.append((part, needed))
+                for name, region in zip(layer.inputs, needed, strict=True):
+                    self.reads.setdefault(name, []).append(region)
+        self.whole = {name: functools.reduce(Region.join, self._regions(name)) for name in {**self.reads, **self.own}}
+        self._level([layer.inputs for layer in alike if layer.output in self.own])
+
+    def _regions(self, name: str) -> list[Region]:
+        """What the core reads and computes of a tensor."""
+        return [*self.reads.get(name, ()), *([self.own[name]] if name in self.own else ())]
+
+    def _level(self, operands: list[tuple[str, ...]]) -> None:
+        """Give tensors whose pixels must be equally far apart the same channels."""
+        changed = True
+        while changed:
+            changed = False
+            for names in operands:
+                channels = functools.reduce(Region.join, (self.whole[name] for name in names)).channels
+                for name in names:
+                    changed |= self.whole[name].channels != channels
+                    self.whole[name] = Region(self.whole[name].rows, channels)
+
+    def needed(self, name: str) -> Region | None:
+        """What its layers read of a tensor."""
+        regions = self.reads.get(name)
+        return functools.reduce(Region.join, regions) if regions else None
+
+    def earlier(self, name: str) -> frozenset[str]:
+        """What its layers before that of a tensor compute."""
+        outputs = [layer.output for layer in self.graph.layers]
+        return frozenset(outputs[: outputs.index(name)]) & self.own.keys()
+
+    def local(self, exchanges: dict[str, Exchange]) -> Local:
+        """The core's part of the network."""
+        graph, self.tensors, self.excerpts, self.views = self.graph, {}, {}, {}
+        for name, whole in self.whole.items():
+            root = self._add(name, whole)
+            for region in self._regions(name):
+                if region != whole:
+                    place = region.within(whole)
+                    self.views[self._add(name, region)] = Place(root, place.channels.start, place.rows.start)
+        layers = []
+        for layer, needed in self.layers:
+            if layer.inner != layer.output:
+                self._put(layer.inner, graph.tensors[layer.inner], self.own[layer.output])
+            inputs = tuple(self._name(name, region) for name, region in zip(layer.inputs, needed, strict=True))
+            layers.append(dataclasses.replace(layer, inputs=inputs))
+        inputs = [self._name(name, self.whole[name]) for name in graph.inputs if name in self.whole]
+        outputs = [name for name in graph.outputs if name in self.own]
+        local = dataclasses.replace(graph, tensors=self.tensors, layers=layers, inputs=inputs, outputs=outputs)
+        return Local(local, self.views, self.excerpts, exchanges)
+
+    def _name(self, name: str, region: Region) -> str:
+        """What the core computes of a tensor has the tensor's name; other parts say what they are."""
+        if region == self.own.get(name, Excerpt.all_of(self.graph.tensors[name]).region):
+            return name
+        return self.names.of(name, region)
+
+    def _add(self, name: str, region: Region) -> str:
+        local = self._name(name, region)
+        is_verified = local == name and (name in self.own or name in self.graph.inputs)
+        self._put(local, self.graph.tensors[name], region, is_verified=is_verified)
+        return local
+
+    def _put(self, local: str, tensor: Tensor, region: Region, *, is_verified: bool = True) -> None:
+        shape = len(region.rows), tensor.shape[1], len(region.channels)
+        # What is computed is verified; what others have computed is so where they have.
+        views = tensor.views if is_verified else ()
+        self.tensors[local] = dataclasses.replace(tensor, name=local, shape=shape, views=views)
+        self.excerpts[local] = Excerpt(tensor, region)
+
+
+# By sample: every core has samples of its own, and all the weights.
+
+
+def spread_by_sample(plan: Plan) -> Spread:
+    """The same plan for every core, with tensors in places of its own in the arena; constants are there once.
+
+    Parameters
+    ----------
+    plan : Plan
+        Of one core, with its commands.
+    """
+    cores = plan.config.cores
+    plans = [_moved(plan, number, cores) for number in range(cores)]
+    ends = (*plan.graph.inputs, *plan.graph.outputs)
+    return Spread(plan.graph, plans, {name: tuple(own.external[name] for own in plans) for name in ends})
+
+
+def _moved(plan: Plan, number: int, cores: int) -> Plan:
+    """The plan of one of the cores: tensors of all cores lie one after the other, then what is streamed."""
+    tensors, streamed = number * plan.external_bytes, (cores - 1) * plan.external_bytes
+    moved = {command: _copy(command, tensors, streamed, plan.external_bytes) for command in plan.commands}
+    return dataclasses.replace(
+        plan,
+        external={name: address + tensors for name, address in plan.external.items()},
+        external_bytes=cores * plan.external_bytes,
+        streamed_address=plan.streamed_address + streamed,
+        arrivals=[
+            dataclasses.replace(arrival, external=arrival.external + (tensors if arrival.tensor else streamed))
+            for arrival in plan.arrivals
+        ],
+        computes=[[moved[command] for command in of_job] for of_job in plan.computes],
+        commands=list(moved.values()),
+        predictions=[],
+    )
+
+
+def _copy(command: Command, tensors: int, streamed: int, external_bytes: int) -> Command:
+    if command.opcode not in (Opcode.LOAD, Opcode.STORE):
+        return dataclasses.replace(command)
+    external = command.fields["external"]
+    is_tensor = external < external_bytes
+    moves_tensors = command.opcode is Opcode.STORE or command.fields["memory"] == LocalMemory.FEATURE
+    assert is_tensor or not moves_tensors, "a tensor among the constants of the arena"
+    return dataclasses.replace(
+        command, fields={**command.fields, "external": external + (tensors if is_tensor else streamed)}
+    )

@@ -2,20 +2,29 @@
 
 A max pooling would need the least code there instead. It reads no border: it runs in border classes, see
 :mod:`.border_classes`. A binary tensor has no zero point: its border is +1 where all consumers want that, and else -1,
-for which :mod:`.binary_convolution` corrects.
+for which :mod:`.binary` corrects.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
+import numpy as np
+
+from ....golden.config import Config
 from ....golden.elements import BINARY_BITS
-from ...graph import Layer, Reach, Tensor
-from ..data.plan import Plan
-from ..data.storage import Storage
-from ..lower.operations import planned_lowering
+from ....golden.timing.latencies import run_cycles
+from ...graph import Layer, Reach, Tensor, Views, Window
+from ..lower.copy import copies
+from ..lower.operations import find_lowering, make_operation, planned_lowering
+from ..operation import Operation
+from ..plan import Plan
+from ..storage import Fold, Storage
+from .cuts import row_groups
+from .placement import extent, lifetimes, place
 
 
 def _reach_of(plan: Plan, layer: Layer, place: int) -> Reach:
@@ -51,8 +60,8 @@ def _inputs(plan: Plan) -> defaultdict[str, list[tuple[Layer, int]]]:
     """Of each tensor that is no view: the layers that read it or a view of it, and as which of their inputs."""
     found = defaultdict(list)
     for layer in plan.graph.layers:
-        for place, source in enumerate(layer.fetched):
-            found[plan.root(source)].append((layer, place))
+        for number, source in enumerate(layer.fetched):
+            found[plan.root(source)].append((layer, number))
     return found
 
 
@@ -96,3 +105,204 @@ def check_borders(plan: Plan) -> None:
         assert storage.fold or (storage.top >= need.top and storage.bottom >= need.bottom), layer.name
         expected = layer.window.output_size(*shape[:2])
         assert plan.graph.tensors[layer.output].shape[:2] == tuple(expected), layer.name
+
+
+# Folds: how many source rows a stored row of the network's input interleaves.
+#
+# The DMA writes the input's layout anyway. Where a window's rows lie side by side, fewer words cover it.
+
+
+def fold_storage(window: Window, source: Tensor, rows: int) -> Storage:
+    """The layout of what these windows read with ``rows`` source rows in a stored row."""
+    height, width, channels = source.shape
+    need = window.reach(height, width)
+    stored_rows_per_window = -(-window.kernel[0] // rows)
+    advance = rows * window.dilation[0]
+    # Stored rows begin where a window's first, second, ... stored row may begin. Where source rows overlap they are
+    # stored again.
+    step = window.stride[0] if stored_rows_per_window == 1 else math.gcd(window.stride[0], advance)
+    output_rows = window.output_size(height, width)[0]
+    stored = ((output_rows - 1) * window.stride[0] + (stored_rows_per_window - 1) * advance) // step + 1
+    return Storage(
+        stored,
+        width,
+        rows * channels,
+        left=need.left,
+        right=need.right,
+        gap=max(need.left, need.right, window.extent[1] - width),
+        value=source.zero_point,
+        fold=Fold(rows, step, window.dilation[0], window.pads[0]),
+        bits=source.bits,
+    )
+
+
+def source_rows(storage: Storage, height: int) -> np.ndarray:
+    """Source row of each fold: int64[stored rows, folds], -1 where it lies beyond the ``height`` source rows."""
+    fold = storage.fold or Fold(1, 1, 1, 0)
+    stored = np.arange(storage.row, storage.row + storage.height)
+    row = stored[:, None] * fold.step + np.arange(fold.rows) * fold.dilation - fold.top
+    return np.where((row >= 0) & (row < height), row, -1)
+
+
+def load_estimate(storage: Storage, source: Tensor, config: Config) -> int:
+    """Cycles to load an input into ``storage``: the DMA writes one piece, or one beat of it, a cycle."""
+    height, width, _ = source.shape
+    beat = config.axi.data_bytes
+    if storage.fold is None:
+        return height * math.ceil(source.row_bytes / beat) if storage.gap else math.ceil(source.size_bytes / beat)
+    loaded = np.count_nonzero(source_rows(storage, height) >= 0)
+    return loaded * max(width * math.ceil(source.pixel_bytes / beat), run_cycles(config, source.row_bytes))
+
+
+def head_start(plan: Plan, operation: Operation) -> int:
+    """Cycles by which the first layer is done sooner if it begins while its input arrives; of other layers none.
+
+    It cannot where it has constants that are loaded in every inference: each group of rows would load them again.
+    """
+    layer = operation.layer
+    if operation.index != 0 or layer.input not in plan.graph.inputs:
+        return 0
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    loading = load_estimate(plan.storages[layer.input], plan.graph.tensors[layer.input], plan.config)
+    done, _ = row_groups(plan, operation, loading)
+    return max(loading + operation.cycles(height, width, range(operation.tiles)) - int(done), 0)
+
+
+def fold_choices(plan: Plan, name: str) -> list[Storage]:
+    """Layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
+    if name not in plan.graph.inputs or name in plan.graph.outputs:
+        return []
+    if any(name == place.tensor for place in plan.views.values()):
+        return []
+    consumers, source = plan.consumers(name), plan.graph.tensors[name]
+    if len(consumers) != 1 or not planned_lowering(plan, consumers[0][1]).reads_folds:
+        return []
+    ((index, layer),), plain = consumers, plan.storages[name]
+    window, target = layer.window, plan.storages[layer.output]
+    height, width, _ = plan.graph.tensors[layer.output].shape
+    choices = [plain, *(fold_storage(window, source, rows) for rows in range(2, min(window.kernel[0], 255) + 1))]
+
+    def cost(storage: Storage) -> tuple[float, int]:
+        loading = load_estimate(storage, source, plan.config)
+        operation = planned_lowering(plan, layer).make(plan, index, (storage,), target)
+        if index == 0:
+            return row_groups(plan, operation, loading)[0], loading
+        # It arrives while other layers are computed.
+        return max(loading, operation.cycles(height, width, range(operation.tiles))), loading
+
+    return sorted(choices, key=cost)
+
+
+def plan_folds(plan: Plan) -> Plan:
+    """Fold each input in height as far as its layer is done sooner for it, and as the memory holds it."""
+    spans = lifetimes(plan)
+    for name in plan.graph.inputs:
+        plain = plan.storages[name]
+        for choice in fold_choices(plan, name):
+            plan.storages[name] = choice
+            sizes = {other: plan.storages[other].size_bytes for other in spans}
+            if extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes:
+                break
+        else:
+            plan.storages[name] = plain
+    return plan
+
+
+# Views: channels that are put side by side are written side by side, and channels that are taken apart are read so.
+
+
+def plan_views(plan: Plan) -> Plan:
+    """Choose which tensors are views of others, and leave out the layers that have nothing to copy then.
+
+    A copy is kept where a view would cost more cycles than the copy (a convolution reads more words where the pixels
+    lie further apart) or more memory than there is, where both operands of an addition must lie alike, and for inputs
+    and outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
+    """
+    plan = _trial(plan, {})
+    assert plan.storages or not plan.roots, "views that the plan began with are not possible"
+    cycles = _cycles(plan)
+    if _fits(plan):
+        # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
+        for layer in reversed(plan.graph.layers):
+            for more in layer.view_choices(plan.graph.layers, plan.graph.tensors, plan.place_of):
+                if more.keys() <= plan.views.keys():
+                    continue
+                trial = _trial(plan, more)
+                if not trial.storages or not _fits(trial):
+                    continue
+                found = _cycles(trial, plan, cycles)
+                if _cost(found) <= _cost(cycles):
+                    plan, cycles = trial, found
+    layers = [layer for layer in plan.graph.layers if not layer.is_copy or copies(plan, layer)]
+    return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers), storages={})
+
+
+def _trial(plan: Plan, more: Views) -> Plan:
+    """The same plan with more views, and with storages if these are possible."""
+    trial = dataclasses.replace(plan, views=more | plan.views, storages={})
+    if _is_sound(trial, more.keys() - plan.views.keys()):
+        plan_borders(trial)
+        if not _lie_alike(trial):
+            trial.storages = {}
+    return trial
+
+
+def _is_sound(plan: Plan, chosen: Set[str]) -> bool:
+    """Whether every view leads to a tensor that is none, in whose border the same code is, and none is ``chosen`` that
+    the DMA moves."""
+    graph = plan.graph
+    moved = {*graph.inputs, *graph.outputs, *plan.matrices, *(name for name in chosen if plan.exchange_of(name))}
+    if not moved.isdisjoint(chosen):
+        return False
+    for name in plan.views:
+        seen, at = {name}, name
+        while at in plan.views:
+            at = plan.views[at].tensor
+            if at in seen:
+                return False
+            seen.add(at)
+        if graph.tensors[name].zero_point != graph.tensors[at].zero_point:
+            return False
+    return True
+
+
+def _lie_alike(plan: Plan) -> bool:
+    """Whether inputs that one pitch leads through have their pixels equally far apart."""
+    operands = (
+        [plan.storages[name].pixel_pitch for name in layer.fetched]
+        for layer in plan.graph.layers
+        if planned_lowering(plan, layer).has_one_pitch
+    )
+    return all(len(set(pitches)) == 1 for pitches in operands)
+
+
+def _fits(plan: Plan) -> bool:
+    spans = lifetimes(plan)
+    sizes = {name: plan.storages[name].size_bytes for name in spans}
+    return extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes
+
+
+def _cost(cycles: list[float]) -> tuple[int, float]:
+    """What views are chosen by: first that everything can be executed."""
+    return cycles.count(math.inf), sum(count for count in cycles if count < math.inf)
+
+
+def _cycles(plan: Plan, before: Plan | None = None, known: list[float] | None = None) -> list[float]:
+    """Array cycles of each layer; ``known`` are those of the plan ``before``, where nothing has changed.
+
+    Infinitely many where an engine is missing: what is to be copied may yet become a view.
+    """
+    cycles: list[float] = []
+    for index, layer in enumerate(plan.graph.layers):
+        names = (*layer.fetched, layer.output)
+        if before and all(plan.storages[name] == before.storages[name] for name in names):
+            cycles.append(known[index])
+            continue
+        if find_lowering(plan, layer) is None:
+            is_in_place = layer.is_copy and not copies(plan, layer)
+            cycles.append(0 if is_in_place else math.inf)
+            continue
+        height, width, _ = plan.graph.tensors[layer.output].shape
+        operation = make_operation(plan, index)
+        cycles.append(operation.cycles(height, width, range(operation.tiles)))
+    return cycles

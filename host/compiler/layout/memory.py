@@ -7,13 +7,11 @@ import itertools
 import math
 from collections.abc import Mapping
 
-from ..data.plan import Plan
-from ..data.residence import Span
 from ..lower.operations import make_operation
-from .borders import place_views
-from .cuts import choose_cut, exceeds_weight_memory, smallest_cut
-from .folds import fold_choices
-from .parts import Geometry
+from ..plan import Plan
+from ..storage import Span
+from .borders import fold_choices, place_views
+from .cuts import Geometry, choose_cut, exceeds_weight_memory, smallest_cut
 from .placement import free
 from .spilling import Spilling
 

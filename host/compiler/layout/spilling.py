@@ -14,11 +14,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ....golden.memories import LocalMemory
-from ..data.errors import CompileError
-from ..data.plan import Plan
-from ..data.residence import Span
-from .cuts import exceeds_weight_memory, smallest_cut
-from .parts import Geometry
+from ..network import CompileError
+from ..plan import Plan
+from ..storage import Span
+from .cuts import Geometry, exceeds_weight_memory, smallest_cut
 from .placement import extent, lifetimes, place, placements
 
 #: A tensor, or a buffer for one in a layer.

@@ -13,16 +13,153 @@ from ....golden.engines import MAC
 from ....golden.isa import Opcode
 from ....golden.memories import LIST_ENTRY_BYTES, LocalMemory
 from ....golden.timing.issue import result_groups
-from ..data.command import Command
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.storage import Addresses
-from ..data.units import list_share
-from ..steps.connections import Run
-from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
-from ..steps.images import channel_parameters, step_list, table_constants
-from ..steps.windows import places, window_pitches
-from .array_operation import ArrayOperation
+from ....golden.timing.latencies import command_cycles
+from ...graph import AveragePool, Convolution, Layer, MatrixProduct, Pad
+from ..network import Network
+from ..operation import Command, Connectivity, Constant, Job, Lowering, MakeOperation, Operation, Stored
+from ..storage import Addresses, Storage, list_share
+from .fields import Codes, Loop, Tiles, channel_parameters, compute_fields, only_table, step_list, table_constants
+from .windows import Run, border_classes, cover, describe, places, plan_runs, tap_offsets, window_pitches
+
+# Windows on the multiplier array: what each tile reads, and how long that takes.
+
+#: Cycles that one more command costs, beside those in which it is read.
+COMMAND_COST = 8
+
+
+class ArrayOperation(Operation):
+    """A product of one group. A tile is ``columns`` output channels; of binary ones at least a byte.
+
+    Attributes
+    ----------
+    array_tiles : int
+        What the array computes at a time, ``columns`` channels: so many are a tile.
+    origins : list of int
+        Bytes from the layer's window to that of each tile.
+    offsets : int64[kernel rows, kernel columns, bytes of the channels]
+        Where the bytes of a tile's window lie.
+    runs : list of Run
+        The tiles of each command, and their words.
+    """
+
+    array_tiles = 1
+
+    def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
+        super().__init__(network, index, sources, target)
+        self.outputs = len(self.kernel)
+        self.zero_point = network.graph.tensors[self.layer.inner].zero_point
+        height, width, _ = network.graph.tensors[self.layer.output].shape
+        self.windows = self._windows_of(height, width)
+        channels = self._plan_tiles()
+        self.offsets = self._plan_offsets(channels)
+        self.runs = self._plan_runs()
+        self.tile_steps = np.concatenate([np.full(len(run.tiles), len(run.starts)) for run in self.runs])
+        self.fold = self._describe(channels)
+
+    @property
+    def kernel(self) -> npt.NDArray[np.int8]:
+        """int8[outputs, kernel rows, kernel columns, channels], not 0 for each connection that there is."""
+        return self.layer.weights
+
+    def _plan_tiles(self) -> int:
+        """Choose the tiles; input channels that each of them reads."""
+        columns = self.config.array.columns
+        self.tile_channels = max(columns, 8 // self.target.bits)
+        self.array_tiles = self.tile_channels // columns
+        self.tiles = -(-self.outputs // self.tile_channels)
+        self.origins = [0] * self.tiles
+        return self.kernel.shape[3]
+
+    def _plan_offsets(self, channels: int) -> Addresses:
+        """Where the bytes of a window lie that reads so many channels, see :attr:`offsets`."""
+        return tap_offsets(self.layer.window, channels, self.sources[0])
+
+    def _plan_runs(self) -> list[Run]:
+        """Choose the words of each tile: for the fewest cycles of the whole output."""
+        groups, least = self._groups, command_cycles(self.config)
+
+        def cost(tiles: int, steps: float) -> float:
+            return max(tiles * self.windows * self.array_tiles * max(steps, groups), least) + COMMAND_COST
+
+        runs = plan_runs(
+            self.offsets.reshape(-1),
+            self._tile_weights.any(axis=1),
+            self.origins,
+            lanes=self.config.array.lanes,
+            cost=cost,
+        )
+        if self.array_tiles == 1:
+            return runs
+        # The inner loop has several steps for a tile: it cannot move the windows from tile to tile.
+        return [part for run in runs for part in run.without_pitch()]
+
+    def _describe(self, channels: int) -> str:
+        """How windows read their input, for people."""
+        least, most, whole = int(self.tile_steps.min()), int(self.tile_steps.max()), self._dense_steps
+        if least == most == whole:
+            return describe(self.layer.window, channels, self.sources[0], self.config.array.lanes)
+        words = f"{least}" if least == most else f"{least} to {most}"
+        return f"{words} of {whole} words per window, {self.tile_steps.sum() / (whole * self.tiles):.0%} of all"
+
+    @cached_property
+    def connectivity(self) -> Connectivity:
+        """What is off, of the connections that there could be."""
+        live = self.kernel.any(axis=(1, 2))
+        whole = self._dense_steps
+        missing = (np.maximum(whole, self._groups) - np.maximum(self.tile_steps, self._groups)).sum()
+        return Connectivity(
+            live.size,
+            int(np.count_nonzero(live)),
+            whole * self.tiles,
+            int(self.tile_steps.sum()),
+            self.windows * self.array_tiles * int(missing),
+        )
+
+    @cached_property
+    def _dense_steps(self) -> int:
+        """Words of a window if no connection were off."""
+        return len(cover(self.offsets, self.config.array.lanes))
+
+    @property
+    def _groups(self) -> int:
+        """Groups in which the results of a window are finished."""
+        return result_groups(self.config, min(self.tile_channels // self.array_tiles, self.outputs))
+
+    @cached_property
+    def _tile_weights(self) -> npt.NDArray[np.int8]:
+        """int8[tiles, columns of a tile, elements of a window], zeros after the last output."""
+        weights = self._packed_weights().reshape(self.outputs, -1)
+        columns = self.array_tiles * self.config.array.columns
+        filled = np.zeros((self.tiles * columns, weights.shape[1]), np.int8)
+        filled[: self.outputs] = weights
+        return filled.reshape(self.tiles, columns, -1)
+
+    def _packed_weights(self) -> npt.NDArray[np.int8]:
+        """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
+        return self.kernel
+
+    @cached_property
+    def _steps_before(self) -> list[int]:
+        """Of all tiles before each: sums of some are asked for often."""
+        return [0, *self.tile_steps.cumsum().tolist()]
+
+    @cached_property
+    def _cycles_before(self) -> list[int]:
+        return [0, *np.maximum(self.tile_steps, self._groups).cumsum().tolist()]
+
+    def _windows_of(self, rows: int, columns: int) -> int:
+        """Windows of so many rows and columns of the output."""
+        return rows * -(-columns // self.pixels)
+
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
+        """Those of each tile, for every window."""
+        of_window = self._steps_before[tiles.stop] - self._steps_before[tiles.start]
+        return self._windows_of(rows, columns) * self.array_tiles * of_window
+
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
+        """A step a cycle, or a group of results, whichever takes longer."""
+        of_window = self._cycles_before[tiles.stop] - self._cycles_before[tiles.start]
+        return self._windows_of(rows, columns) * self.array_tiles * of_window
 
 
 class ConvolutionOperation(ArrayOperation):
@@ -186,3 +323,141 @@ def weight_words(
     return np.ascontiguousarray(words.reshape(tiles, columns, steps, lanes).transpose(0, 2, 1, 3)).reshape(
         -1, columns, lanes
     )
+
+
+# Matrix products of two activations: a convolution whose weights are stored by another layer.
+
+
+class MatrixOperation(ConvolutionOperation):
+    """A convolution with a kernel of 1x1; :mod:`..rewrite.matrices` has put the matrix in the order of its words."""
+
+    @property
+    def kernel(self) -> npt.NDArray[np.int8]:
+        """Any of them may be there."""
+        return np.ones((*self.layer.order.shape[:1], 1, 1, *self.layer.order.shape[1:]), np.int8)
+
+    def _weights(self) -> Constant:
+        """The words of all tiles, as the layer before it has written them."""
+        sizes = (self.tile_steps * self.config.weight_word_bytes).tolist()
+        return Constant(Stored(self.layer.inputs[1], 0, sum(sizes)), tuple(sizes))
+
+    def _parameters(self) -> Constant:
+        """One scale, and no bias."""
+        bias, multiplier = np.zeros(self.outputs, np.int32), np.full(self.outputs, self.layer.multiplier)
+        return channel_parameters(self.layer, bias, multiplier, self.tile_channels, self.config)
+
+
+MATRIX_PRODUCT = Lowering({MatrixProduct: MatrixOperation}, (MAC,), is_tile_inner=True)
+
+
+# Average pooling whose border does not count: a convolution that divides by as many elements as lie in the map.
+#
+# The border holds the zero point, which adds nothing to a sum. So all windows are those of the convolution, and a
+# border class differs from the others in its scale alone.
+
+
+class BorderedAverage(Operation):
+    """An average pooling with several multipliers.
+
+    Parameters
+    ----------
+    network : Network
+    whole : Operation
+        Of the same layer, as if all windows had one multiplier.
+    """
+
+    def __init__(self, network: Network, whole: Operation):
+        super().__init__(network, whole.index, whole.sources, whole.target)
+        self.whole = whole
+        self.tiles, self.tile_channels = whole.tiles, whole.tile_channels
+        self.reads_own_channels, self.pixels = whole.reads_own_channels, whole.pixels
+        window, self.input_size = self.layer.window, network.graph.tensors[self.layer.input].shape[:2]
+        #: Elements of a window in the map, in the order of the parameters.
+        self.counts = tuple(self.layer.multipliers)
+        classes = border_classes(window, self.input_size, *map(range, window.output_size(*self.input_size)))
+        self.fold = f"{whole.fold}, {len(classes)} border classes"
+
+    @cached_property
+    def constants(self) -> dict[LocalMemory, Constant]:
+        """Those of the convolution, with a parameter word for each number of elements: all channels share it."""
+        lanes = self.config.array.requant_lanes
+        bias = np.full(lanes, self.layer.offset, np.int32)
+        words = b"".join(
+            channel_parameters(self.layer, bias, np.full(lanes, multiplier), lanes, self.config).image
+            for multiplier in self.layer.multipliers.values()
+        )
+        return self.whole.constants | {LocalMemory.PARAMETER: Constant(words)}
+
+    def lower(self, job: Job) -> list[Command]:
+        """The convolution's commands for each class, with the class's parameters."""
+        commands = []
+        for part in border_classes(self.layer.window, self.input_size, job.rows, job.columns):
+            place = self.counts.index(len(part.kernel_rows) * len(part.kernel_columns))
+            of_class = self.whole.lower(dataclasses.replace(job, rows=part.rows, columns=part.columns))
+            for command in of_class:
+                command.fields |= {"parameter": job.addresses[LocalMemory.PARAMETER] + place, "parameter_shared": 1}
+            commands += of_class
+        return commands
+
+    def steps(self, rows: int, columns: int, tiles: range) -> int:
+        """Those of the convolution."""
+        return self.whole.steps(rows, columns, tiles)
+
+    def cycles(self, rows: int, columns: int, tiles: range) -> int:
+        """Those of the convolution."""
+        return self.whole.cycles(rows, columns, tiles)
+
+
+def products(make: MakeOperation) -> dict[type[Layer], MakeOperation]:
+    """Make operations of all kinds of products of codes: of averages whose border does not count with all their
+    multipliers."""
+
+    def make_average(network: Network, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
+        operation = make(network, index, sources, target)
+        return BorderedAverage(network, operation) if operation.layer.multipliers else operation
+
+    return {Convolution: make, Pad: make, AveragePool: make_average}
+
+
+# Grouped convolutions that the chained columns cannot compute: tiles of whole groups on the multiplier array.
+
+
+class GroupedConvolutionOperation(ConvolutionOperation):
+    """A convolution of several groups.
+
+    A tile is as many groups as ``columns`` output channels hold, with zeros for the weights between a group's outputs
+    and another's inputs; or, where a group has more outputs, an even part of a group.
+    """
+
+    def _plan_tiles(self) -> int:
+        """Choose the tiles; input channels that each of them reads."""
+        layer, columns = self.layer, self.config.array.columns
+        group_outputs, inputs = self.outputs // layer.groups, layer.weights.shape[3]
+        self.tile_groups = min(max(columns // group_outputs, 1), layer.groups)
+        parts = next(
+            parts
+            for parts in range(1, group_outputs + 1)
+            if group_outputs % parts == 0 and group_outputs // parts <= columns
+        )
+        self.tile_channels = self.tile_groups * group_outputs // parts
+        self.tiles = -(-self.outputs // self.tile_channels)
+        self.origins = [tile // parts * self.tile_groups * inputs for tile in range(self.tiles)]
+        return self.tile_groups * inputs
+
+    def _describe(self, channels: int) -> str:
+        """How windows read their input, for people."""
+        return f"{self.layer.groups} groups, {super()._describe(channels)}"
+
+    @cached_property
+    def _tile_weights(self) -> npt.NDArray[np.int8]:
+        """int8[tiles, columns, elements of a window], zero between the groups."""
+        layer, (outputs, rows, columns, inputs) = self.layer, self.layer.weights.shape
+        weights = np.zeros((self.tiles, self.config.array.columns, rows, columns, self.tile_groups * inputs), np.int8)
+        for output in range(outputs):
+            tile, column = divmod(output, self.tile_channels)
+            first = output // (outputs // layer.groups) % self.tile_groups * inputs
+            weights[tile, column, ..., first : first + inputs] = layer.weights[output]
+        return weights.reshape(self.tiles, self.config.array.columns, -1)
+
+
+GROUPED = Lowering(products(GroupedConvolutionOperation), (MAC,), takes=lambda _, layer: layer.groups > 1)

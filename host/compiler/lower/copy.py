@@ -12,14 +12,10 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import Arrange, Concat, Layer, Rearrange, Selection, Slice
-from ..data.command import Command
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.network import Network, check_begins_at_byte
-from ..data.operation import Lowering, Operation
-from ..data.storage import NO_ADDRESSES, Storage
-from ..steps.fields import Codes, Loop, Tiles, compute_fields
-from ..steps.images import identity_parameters, step_list
+from ..network import Network, check_begins_at_byte
+from ..operation import Command, Constant, Job, Lowering, Operation
+from ..storage import NO_ADDRESSES, Storage
+from .fields import Codes, Loop, Tiles, compute_fields, identity_parameters, step_list
 
 
 def copies(network: Network, layer: Layer) -> list[Selection]:

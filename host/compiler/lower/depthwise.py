@@ -23,18 +23,12 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import Product, Window
-from ..data.command import Command
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.network import Network
-from ..data.operation import Lowering, Operation
-from ..data.storage import Storage
-from ..data.units import is_roomy
-from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
-from ..steps.images import channel_parameters, step_list, table_constants
-from ..steps.streams import Stream
-from ..steps.windows import window_pitches
-from .average import products
+from ..network import Network
+from ..operation import Command, Constant, Job, Lowering, Operation
+from ..storage import Storage, is_roomy
+from .convolution import products
+from .fields import Codes, Loop, Tiles, channel_parameters, compute_fields, only_table, step_list, table_constants
+from .windows import Stream, window_pitches
 
 _MOST_ROWS = DEPTHWISE.format.field("rows").limits[1]
 

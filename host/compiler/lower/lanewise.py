@@ -16,16 +16,11 @@ from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import MaxPool, Pointwise
-from ..data.command import Command
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.network import Network
-from ..data.operation import Lowering, Operation
-from ..data.storage import NO_ADDRESSES, Storage
-from ..steps.border_classes import BorderClass, border_classes
-from ..steps.fields import Codes, Loop, Tiles, compute_fields, only_table
-from ..steps.images import identity_parameters, step_list, table_constants
-from ..steps.windows import window_pitches
+from ..network import Network
+from ..operation import Command, Constant, Job, Lowering, Operation
+from ..storage import NO_ADDRESSES, Storage
+from .fields import Codes, Loop, Tiles, compute_fields, identity_parameters, only_table, step_list, table_constants
+from .windows import BorderClass, border_classes, window_pitches
 
 
 class LanewiseOperation(Operation):

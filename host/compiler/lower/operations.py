@@ -4,41 +4,29 @@ from __future__ import annotations
 
 from ....golden.engines.engine import Engine
 from ...graph import Layer
-from ..data.errors import CompileError
-from ..data.network import check_begins_at_byte
-from ..data.operation import Lowering, Operation
-from ..data.plan import Plan
-from ..data.storage import Storage
-from . import (
-    binary_convolution,
-    copy,
-    depthwise,
-    fast_pointwise,
-    grouped,
-    lanewise,
-    matrix_product,
-    signs,
-    wide_windows,
-)
-from .butterfly_fit import missing_engines
-from .pairs import add, maximum, multiply
+from ..network import CompileError, check_begins_at_byte
+from ..operation import Lowering, Operation
+from ..plan import Plan
+from ..storage import Storage
+from . import binary, convolution, copy, depthwise, fast_pointwise, lanewise, pairs, wide_windows
+from .fast_pointwise import missing_engines
 
 #: For each layer the first one counts that takes it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (
     depthwise.LOWERING,
     wide_windows.LOWERING,
-    grouped.LOWERING,
-    matrix_product.LOWERING,
+    convolution.GROUPED,
+    convolution.MATRIX_PRODUCT,
     fast_pointwise.LOWERING,
     lanewise.LOWERING,
     lanewise.BINARY_LOWERING,
-    binary_convolution.LOWERING,
-    signs.LOWERING,
+    binary.BINARY_CONVOLUTION,
+    binary.SIGNS,
     copy.LOWERING,
-    add.LOWERING,
-    maximum.LOWERING,
-    multiply.LOWERING,
-    multiply.VECTOR_LOWERING,
+    pairs.ADD_LOWERING,
+    pairs.MAXIMUM_LOWERING,
+    pairs.MULTIPLY_LOWERING,
+    pairs.VECTOR_LOWERING,
 )
 
 

@@ -22,19 +22,13 @@ from ....golden.engines import MAC
 from ....golden.memories import LocalMemory
 from ....golden.timing.latencies import command_cycles
 from ...graph import Layer
-from ..data.command import Command
-from ..data.constant import Constant
-from ..data.job import Job
-from ..data.network import Network
-from ..data.operation import Connectivity, Lowering
-from ..data.storage import Addresses, Storage
-from ..data.units import is_roomy
-from ..steps.images import channel_parameters, step_list
-from ..steps.windows import places, tap_offsets
-from .array_operation import COMMAND_COST
-from .average import products
-from .convolution import ConvolutionOperation
-from .neighbours.winograd import winograd_operations
+from ..network import Network
+from ..operation import Command, Connectivity, Constant, Job, Lowering
+from ..storage import Addresses, Storage, is_roomy
+from .convolution import COMMAND_COST, ConvolutionOperation, products
+from .fields import channel_parameters, step_list
+from .windows import places, tap_offsets
+from .winograd import winograd_operations
 
 
 class WideConvolutionOperation(ConvolutionOperation):

@@ -9,9 +9,8 @@ import numpy as np
 
 from ...graph import ChannelRule, Graph, Layer
 from ...graph.boxes import cost_of
-from ..data.plan import Plan
-from .channel_parts import Order, Part, Parts, parts_of, reordered
-from .channel_use import Bool, Connections
+from ..plan import Plan
+from .permute import Bool, Connections, Order, Part, Parts, parts_of, reordered
 
 
 def absorb_shuffles(plan: Plan) -> Plan:

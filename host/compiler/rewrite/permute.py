@@ -8,14 +8,251 @@ agree: what a convolution gives, and what the next one takes. Inputs and outputs
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 
 from ....golden.config import Config
-from ...graph import ChannelRule, Graph
-from .channel_parts import Order, Part, Parts, parts_of, reordered
-from .channel_use import Bool, Connections, alike, is_dense
+from ....golden.elements import CODE_BITS
+from ....golden.timing.issue import result_groups
+from ...graph import ChannelRule, Graph, Layer, Tensor
+
+# Channel parts: which channels of which tensors move together, by what the layers that touch them say of them.
+
+Order = npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Part:
+    """Channels that lie side by side and move among themselves, in one tensor or in several."""
+
+    size: int
+    is_fixed: bool = False
+    order: Order = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.order = np.arange(self.size)
+
+
+class Parts:
+    """Of which parts the channels of each tensor are, one after the other."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, list[Part]] = {}
+        self._same: dict[Part, Part] = {}
+
+    def __getitem__(self, name: str) -> list[Part]:
+        return [self._representative(part) for part in self._parts[name]]
+
+    def __setitem__(self, name: str, parts: list[Part]) -> None:
+        self._parts[name] = parts
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._parts
+
+    def _representative(self, part: Part) -> Part:
+        while part in self._same:
+            part = self._same[part]
+        return part
+
+    def tie(self, *names: str) -> None:
+        """Channels of these tensors are in the same order."""
+        first = self[names[0]]
+        for name in names[1:]:
+            other = self[name]
+            if [part.size for part in first] != [part.size for part in other]:
+                self.fix(names[0])
+                self.fix(name)
+                continue
+            for one, same in zip(self._parts[names[0]], self._parts[name], strict=True):
+                self._join(one, same)
+
+    def _join(self, one: Part, same: Part) -> None:
+        """Let one part stand for both."""
+        # Looked up for each pair: a part may be in a tensor twice, and what stands for it changes with the first.
+        one, same = self._representative(one), self._representative(same)
+        if one is not same:
+            one.is_fixed |= same.is_fixed
+            self._same[same] = one
+
+    def fix(self, name: str) -> None:
+        """Channels of a tensor stay where they are."""
+        for part in self[name]:
+            part.is_fixed = True
+
+    def free(self) -> list[Part]:
+        """All that may move, each once."""
+        return [
+            part for part in dict.fromkeys(part for name in self._parts for part in self[name]) if not part.is_fixed
+        ]
+
+    def order(self, name: str) -> Order:
+        """Which of its channels lies at each place of a tensor: int64[channels]."""
+        orders, first = [], 0
+        for part in self[name]:
+            orders.append(part.order + first)
+            first += part.size
+        return np.concatenate(orders)
+
+    def has_moved(self, name: str) -> bool:
+        """Whether channels of a tensor lie in another order than before."""
+        return bool((self.order(name) != np.arange(sum(part.size for part in self[name]))).any())
+
+    def places(self, part: Part, name: str) -> list[int]:
+        """The first channel of each place that a part has in a tensor."""
+        found, first = [], 0
+        for other in self[name]:
+            if other is part:
+                found.append(first)
+            first += other.size
+        return found
+
+
+def parts_of(graph: Graph) -> Parts:
+    """Of which parts all tensors are, by the layers that touch them."""
+    parts = Parts()
+    for name in graph.inputs:
+        parts[name] = [Part(graph.tensors[name].shape[2], is_fixed=True)]
+    for layer in graph.layers:
+        rule, channels = layer.channel_rule(*graph.ends(layer)), graph.tensors[layer.output].shape[2]
+        if rule is ChannelRule.JOINED:
+            parts[layer.output] = [part for name in layer.inputs for part in parts[name]]
+            continue
+        parts[layer.output] = [Part(channels)]
+        if rule is ChannelRule.TIED:
+            # What is concatenated stays so after such layers.
+            parts[layer.output] = [Part(part.size) for part in parts[layer.input]]
+            parts.tie(*layer.inputs, layer.output)
+        elif rule is ChannelRule.FIXED:
+            for name in (*layer.inputs, layer.output):
+                parts.fix(name)
+    for name, tensor in graph.tensors.items():
+        if name in parts and (name in graph.outputs or tensor.bits != CODE_BITS):
+            parts.fix(name)
+    return parts
+
+
+def reordered(graph: Graph, parts: Parts) -> Graph:
+    """The graph with all channels in the orders of their parts."""
+    tensors = {
+        name: _reordered_tensor(tensor, parts.order(name)) if name in parts else tensor
+        for name, tensor in graph.tensors.items()
+    }
+    layers = [layer.reordered(parts.order(layer.output), parts.order(layer.input)) for layer in graph.layers]
+    return dataclasses.replace(graph, tensors=tensors, layers=layers)
+
+
+def _reordered_tensor(tensor: Tensor, order: Order) -> Tensor:
+    if not (order != np.arange(len(order))).any():
+        return tensor
+    return dataclasses.replace(tensor, order=tuple(np.asarray(tensor.order or range(len(order)))[order].tolist()))
+
+
+# Channel use: which channels a convolution connects, what its steps cost, and orders that put alike ones together.
+
+Bool = npt.NDArray[np.bool_]
+#: Part of a layer's connections that rounding makes zero: up to 31 % in the autoencoder of MLPerf Tiny.
+_FEW = 1 / 3
+#: Tiles that are tried before anything is searched.
+_SAMPLES = 4
+
+
+def is_dense(used: Bool, config: Config) -> bool:
+    """Whether few connections, bool[outputs, inputs], are missing, or too few to fill a word of a tile."""
+    missing = used.size - np.count_nonzero(used)
+    return missing < max(config.array.lanes * min(config.array.columns, len(used)), _FEW * used.size)
+
+
+class Connections:
+    """Which channels a convolution connects, and what its steps cost."""
+
+    def __init__(self, graph: Graph, layer: Layer, config: Config):
+        height, width, _ = graph.tensors[layer.output].shape
+        self.source, self.target = layer.input, layer.output
+        self.lanes, self.columns = config.array.lanes, config.array.columns
+        self.used: Bool = layer.connections
+        self.taps = math.prod(layer.window.kernel)
+        self.weight = height * width
+        #: A window takes as long as its results at least.
+        self.least = result_groups(config, min(self.columns, len(self.used)))
+
+    def steps(self, outputs: Order, inputs: Order) -> int:
+        """Steps of all windows, with channels in these orders."""
+        words = np.count_nonzero(self._words(self.used[outputs][:, inputs]), axis=1)
+        return self.weight * int(np.maximum(words * self.taps, self.least).sum())
+
+    def spare_steps(self) -> float:
+        """About the steps that orders chosen for this layer alone would save: a few tiles stand for all."""
+        counts = self.used.sum(axis=1)
+        firsts = np.argsort(counts, kind="stable")[:: -(-len(counts) // _SAMPLES)]
+        numbers, words = self.used.astype(np.float32), 0
+        for first in firsts.tolist():
+            tile = _group(numbers, counts, np.ones(len(counts), bool), first, self.columns)
+            words += -(-np.count_nonzero(self.used[tile].any(axis=0)) // self.lanes)
+        present = self._words(self.used)
+        spare = np.count_nonzero(present) - words / len(firsts) * len(present)
+        return self.weight * self.taps * max(spare, 0.0)
+
+    def _words(self, used: Bool) -> Bool:
+        """bool[tiles, words]: whether a tile uses a word."""
+        return _grouped(_grouped(used, self.columns, 0), self.lanes, 1)
+
+    def by_tile(self, outputs: Order) -> Bool:
+        """bool[tiles, inputs]: which tiles use an input."""
+        return _grouped(self.used[outputs], self.columns, 0)
+
+    def by_word(self, inputs: Order) -> Bool:
+        """bool[outputs, words]: which words an output uses."""
+        return _grouped(self.used[:, inputs], self.lanes, 1)
+
+
+def _grouped(used: Bool, size: int, axis: int) -> Bool:
+    """Whether any of so many neighbours is used."""
+    starts = np.arange(0, used.shape[axis], size)
+    return np.logical_or.reduceat(used, starts, axis=axis)
+
+
+def alike(uses: Bool, size: int) -> Order:
+    """An order in which groups of ``size`` neighbours together have as few uses as can be found, one by one.
+
+    Parameters
+    ----------
+    uses : bool[channels, users]
+    size : int
+
+    Returns
+    -------
+    int64[channels]
+    """
+    left, order = np.ones(len(uses), bool), list[int]()
+    # In float32, whose products are fast; counts are exact.
+    numbers, counts = uses.astype(np.float32), uses.sum(axis=1)
+    while left.any():
+        # Each group begins with what is used most.
+        order += _group(numbers, counts, left, int(np.where(left, counts, -1).argmax()), size)
+    return np.array(order, np.int64)
+
+
+def _group(
+    uses: npt.NDArray[np.float32], counts: npt.NDArray[np.int64], left: Bool, first: int, size: int
+) -> list[int]:
+    """``first`` and what adds least to it, one by one, of those that are ``left``; they no longer are."""
+    together, group = uses[first].copy(), [first]
+    left[first] = False
+    for _ in range(min(size - 1, np.count_nonzero(left))):
+        added = counts - (uses @ together).astype(np.int64)
+        # Of those that add as little, the one that has most in common.
+        score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)
+        chosen = int(score.argmin())
+        np.maximum(together, uses[chosen], out=together)
+        left[chosen] = False
+        group.append(chosen)
+    return group
+
 
 #: How often all orders are chosen anew, each for those of the others.
 _ROUNDS = 3

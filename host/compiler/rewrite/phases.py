@@ -13,7 +13,7 @@ from ....golden.config import Config
 from ....golden.elements import CODE_BITS
 from ....golden.timing.issue import result_groups
 from ...graph import ChannelRule, Graph, Layer, Phase, Selection, own_name
-from ..data.plan import Plan
+from ..plan import Plan
 
 
 def split_phases(plan: Plan) -> Plan:

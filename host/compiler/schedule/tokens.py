@@ -2,19 +2,194 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....golden.isa import Opcode
+from ....golden.engines import find_engine, format_of, specification_of
+from ....golden.isa import LIST_ENTRY_BYTES, Opcode
+from ....golden.machine.landings import EarlyReads, Landings
+from ....golden.memories import LocalMemory
+from ....golden.numerics import windows
 from ....golden.units import Queue
-from ..data.command import Command
-from ..data.plan import Plan
-from ..data.storage import NO_ADDRESSES, Addresses
-from ..data.units import unit_count
-from .landed import Landed
-from .observed import check_observed, observations
-from .rehearsal import rehearse
+from ..network import CompileError
+from ..operation import Command
+from ..plan import Plan
+from ..storage import NO_ADDRESSES, Addresses, capacity, unit_count
+
+# What has landed: whether a COMPUTE command has to wait for earlier results, or comes late enough to read them.
+
+
+class Landed:
+    """The compute queue of a plan on the timeline of what a program may rely on, see :mod:`golden.timing.landing`.
+
+    Commands of both queues are taken in an order in which they could run one by one.
+
+    Parameters
+    ----------
+    plan : Plan
+        Its constants are in their places.
+    """
+
+    def __init__(self, plan: Plan):
+        self._plan = plan
+        self._landings = Landings(plan.config)
+        self._entries = np.zeros(plan.config.memory.list_entries, np.uint32)
+        #: When each command so far is complete, as verification sees it.
+        self._complete: list[int] = []
+        self._list(plan.images.get(LocalMemory.LIST, b""), 0)
+
+    def load(self, command: Command) -> None:
+        """Take a LOAD: step lists may come in every inference."""
+        fields = command.fields
+        if fields.get("memory") is LocalMemory.LIST:
+            first = fields["external"] - self._plan.streamed_address
+            self._list(self._plan.streamed[first : first + fields["piece_bytes"]], fields["local"])
+
+    def needs_after(self, command: Command, compared: int) -> bool:
+        """Take a COMPUTE command, and tell whether it has to wait for all before it.
+
+        ``compared`` is the latest command after which verification compares what this one writes, -1 if there is none.
+        """
+        fields = dict.fromkeys((field.name for field in format_of(command.opcode, command.fields["engine"]).fields), 0)
+        fields |= command.fields
+        issued, early = self._landings.foresee(fields, after=False)
+        needs = compared >= 0 and self._complete[compared] > issued.begin
+        needs = needs or self._reads_too_early(fields, early, command)
+        if needs:
+            issued, _ = self._landings.foresee(fields, after=True)
+        self._landings.issue(fields, issued)
+        self._complete.append(issued.complete)
+        return needs
+
+    def _reads_too_early(self, fields: dict[str, int], early: EarlyReads, command: Command) -> bool:
+        """Whether a byte whose contents matter may be read before it has landed: in any word that holds it."""
+        number = early.windows
+        if not len(number):
+            return False
+        config = self._plan.config
+        size, read = config.memory.feature_bytes, specification_of(fields["engine"]).issue.steps_read(fields, config)
+        offsets = windows.step_offsets(fields, self._entries, feature_bytes=size)
+        starts = windows.loop_addresses(fields, "source").reshape(-1)[number, None] + offsets
+        addresses = (starts[..., None] + np.arange(config.array.lanes)) % size
+        matters, reads = np.zeros(size, np.bool_), command.reads
+        matters[reads[reads < size]] = True
+        too_early = early.too_early(addresses, early.cycles(fields, number)) & matters[addresses]
+        return bool(too_early[:, :read].any())
+
+    def _list(self, image: bytes, address: int) -> None:
+        entries = np.frombuffer(image, "<u4")
+        self._entries[address // LIST_ENTRY_BYTES :][: len(entries)] = entries
+
+
+# What verification compares: the tensors that it reads in the feature memory, and after which command.
+#
+# A byte that no layer reads, as a channel that a slice leaves or a column that a stride skips, is compared too. So it
+# has to stay until then, although no command waits for it otherwise.
+
+
+def observed(plan: Plan) -> Iterator[tuple[str, int]]:
+    """The model's tensors that are computed and lie whole in the feature memory, each with the last layer that writes
+    it. What a slice finds in what another core has computed is not among them.
+    """
+    writers_of = plan.writers
+    for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
+        tensor = plan.graph.tensors[name]
+        place = plan.place_of(name)
+        writers = [
+            index
+            for index in writers_of.get(place.tensor, ())
+            for layer in [plan.graph.layers[index]]
+            for other in [plan.place_of(layer.output)]
+            if other.channel < place.channel + tensor.shape[2]
+            and place.channel < other.channel + plan.graph.tensors[layer.output].shape[2]
+        ]
+        is_computed = writers and not any(plan.region_of(name).meet(part) for part in plan.arriving(place.tensor))
+        if is_computed and place.tensor in plan.spans and tensor.views:
+            yield name, writers[-1]
+
+
+def observations(plan: Plan) -> dict[Command, Addresses]:
+    """By command, the bytes of the feature memory that are compared when it has completed: int64[bytes]."""
+    last = {command.layer: command for command in plan.commands if command.opcode is Opcode.COMPUTE}
+    found: dict[Command, list[Addresses]] = {}
+    for name, layer in observed(plan):
+        found.setdefault(last[layer], []).append(plan.storages[name].addresses())
+    return {command: np.concatenate(addresses) for command, addresses in found.items()}
+
+
+def check_observed(plan: Plan) -> None:
+    """The DMA overwrites no byte before it has been compared."""
+    observers = observations(plan)
+    #: The COMPUTE command after which each byte is compared, and the latest one that the DMA queue has waited for.
+    observer, done, index = np.full(unit_count(plan.config), -1), -1, -1
+    for command in plan.commands:
+        writes = command.writes
+        if command.opcode is Opcode.COMPUTE:
+            index += 1
+            observer[writes] = -1
+            observer[observers.get(command, NO_ADDRESSES)] = index
+            continue
+        done = max(done, -1 if command.waits_for is None else command.waits_for)
+        needed = int(observer[writes].max(initial=-1))
+        assert needed <= done, f"{command} overwrites what is compared after COMPUTE {needed}"
+        observer[writes] = -1
+
+
+# Rehearsal: queues on tokens and barriers alone, to see that all come to their end.
+
+#: A queue of a core.
+_Side = tuple[int, Queue]
+
+
+def rehearse(plans: Sequence[Plan]) -> None:
+    """Run all queues of some cores, the first ones; all must come to their end, with no token left.
+
+    What one queue does never takes from another what that could go on with: tokens have one taker, and who waits at a
+    barrier waits until it meets the others. So if all come to their end in one order, they do in every order. Cores of
+    a group that are not among these are taken to be there: a core alone waits for nobody.
+    """
+    sides = [(core, queue) for core in range(len(plans)) for queue in Queue]
+    commands = {(core, queue): plans[core].queue(queue) for core, queue in sides}
+    position = dict.fromkeys(sides, 0)
+    # Given and not taken, of each queue that they are for.
+    tokens: Counter[_Side] = Counter()
+
+    def step(side: _Side) -> bool:
+        """Execute the next command, if it waits for nothing; those of a barrier's group do so together."""
+        command = _next(side, commands, position, tokens)
+        if command is None:
+            return False
+        together = [side]
+        if command.opcode is Opcode.BARRIER:
+            group = command.fields["group"]
+            together = [(core, Queue.DMA) for core in range(len(plans)) if group >> core & 1]
+            others = [_next(other, commands, position, tokens) for other in together]
+            if any(other is None or other.fields.get("group") != group for other in others):
+                return False
+        for core, queue in together:
+            done = commands[core, queue][position[core, queue]]
+            tokens[core, queue] -= done.waits_for is not None
+            tokens[core, queue.peer] += done.signal
+            position[core, queue] += 1
+        return True
+
+    while any(step(side) for side in sides):
+        pass
+    assert all(position[side] == len(commands[side]) for side in sides), f"deadlock at {position}"
+    assert not any(tokens.values()), f"tokens left: {tokens}"
+
+
+def _next(
+    side: _Side, commands: Mapping[_Side, Sequence[Command]], position: Mapping[_Side, int], tokens: Mapping[_Side, int]
+) -> Command | None:
+    """The next command of a queue, if it has the token that it waits for."""
+    own, index = commands[side], position[side]
+    if index == len(own) or tokens[side] < (own[index].waits_for is not None):
+        return None
+    return own[index]
 
 
 @dataclass
@@ -46,7 +221,7 @@ def synchronise(plan: Plan) -> Plan:
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
     what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
-    only reading what may still be under way needs `after`, and writing what may still be compared (:mod:`.landed`):
+    only reading what may still be under way needs `after`, and writing what may still be compared (:mod:`.tokens`):
     results land, and words are read, in order. Within the DMA queue the hardware separates loads and fills from stores,
     and a barrier from everything.
     """
@@ -106,3 +281,51 @@ def check_tokens(plan: Plan) -> None:
 
 def _latest(by: np.ndarray, where: Addresses) -> int:
     return int(by[where].max(initial=-1))
+
+
+# Commands: every job becomes COMPUTE commands.
+
+
+def lower(plan: Plan) -> Plan:
+    """Turn each job into its commands.
+
+    Raises
+    ------
+    CompileError
+        If a layer exceeds what one command can say.
+    """
+    for job in plan.jobs:
+        operation = plan.operations[job.index]
+        commands = operation.lower(job)
+        for command in commands:
+            _check_limits(operation.layer.name, command)
+            if len(job.streamed):
+                command.reads = np.concatenate([command.reads, job.streamed])
+        plan.computes.append(commands)
+    return plan
+
+
+def check_lowered(plan: Plan) -> None:
+    """Commands write all of their output and nothing else, and the lists that they name exist."""
+    written = [0] * len(plan.graph.layers)
+    entries = capacity(plan.config, LocalMemory.LIST)
+    for job, commands in zip(plan.jobs, plan.computes, strict=True):
+        name = plan.graph.layers[job.index].name
+        for command in commands:
+            writes = command.writes
+            written[job.index] += len(writes)
+            assert command.fields["list"] + command.fields["steps"] <= entries, name
+            assert job.target.address <= writes.min(), name
+            assert writes.max() < job.target.address + job.target.size_bytes, name
+    for layer, operation, count in zip(plan.graph.layers, plan.operations, written, strict=True):
+        assert count == operation.written_bytes, layer.name
+
+
+def _check_limits(layer: str, command: Command) -> None:
+    for one in find_engine(command.fields["engine"]).format.fields:
+        value, (low, high) = command.fields.get(one.name, 0), one.limits
+        if not low <= value <= high:
+            raise CompileError(
+                f"{layer}: {one.name} of its command must be between {low} and {high}, not {value}; "
+                "split the layer into smaller ones"
+            )

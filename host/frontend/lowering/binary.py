@@ -1,6 +1,6 @@
 """Lower a binary convolution, a function of the model that stays whole: signs of what it reads, and its layer.
 
-What it gives are codes first, also where they are +1 and -1, so that every other layer may read them; :mod:`.signs`
+What it gives are codes first, also where they are +1 and -1, so that every other layer may read them; :mod:`.binary`
 makes binary tensors of those that binary convolutions alone read.
 """
 

@@ -12,12 +12,19 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import BEATS_OUTGOING, COLLECTED_BURSTS, REQUESTS_AHEAD
 from lutterfly.golden.timing.overheads import OVERHEADS
-from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Wait
-from lutterfly.host.compiler.clock.arbiter import SharedReads, SharedWrites, Turns
-from lutterfly.host.compiler.clock.bus import ReadMemory
-from lutterfly.host.compiler.clock.port import Port
-from lutterfly.host.compiler.clock.store import StoreClock
-from lutterfly.host.compiler.data.command import Command
+from lutterfly.host.compiler.clock.buses import (
+    Agenda,
+    Events,
+    Port,
+    Process,
+    ReadMemory,
+    SharedReads,
+    SharedWrites,
+    Turns,
+    Wait,
+)
+from lutterfly.host.compiler.clock.dma import StoreClock
+from lutterfly.host.compiler.operation import Command
 
 
 @pytest.mark.parametrize(("last", "order"), [(0, [1, 2, 0]), (1, [2, 0, 1]), (2, [0, 1, 2])])

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lutterfly.golden.timing.overheads import OVERHEADS
-from lutterfly.host.compiler.clock.agenda import Agenda, Process
-from lutterfly.host.compiler.clock.barriers import Barriers
+from lutterfly.host.compiler.clock.buses import Agenda, Barriers, Process
 
 ALL, FIRST = 0b111, 0b011
 

@@ -16,16 +16,10 @@ from lutterfly.golden.timing.latencies import RESULT_WINDOWS, chunk_cycles, fill
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.clock.agenda import Agenda, Events, Process, Signal
-from lutterfly.host.compiler.clock.barriers import Barriers
-from lutterfly.host.compiler.clock.bus import ReadBus
-from lutterfly.host.compiler.clock.chunks import Run, runs
-from lutterfly.host.compiler.clock.issue import Part, hide
-from lutterfly.host.compiler.clock.load import LoadClock
-from lutterfly.host.compiler.clock.port import Port, Rounds
-from lutterfly.host.compiler.clock.queues import Queues, Surroundings
-from lutterfly.host.compiler.clock.store import StoreClock
-from lutterfly.host.compiler.data.command import Command
+from lutterfly.host.compiler.clock.buses import Agenda, Barriers, Events, Port, Process, ReadBus, Rounds, Signal
+from lutterfly.host.compiler.clock.core import Part, Queues, Surroundings, hide
+from lutterfly.host.compiler.clock.dma import LoadClock, Run, StoreClock, runs
+from lutterfly.host.compiler.operation import Command
 from lutterfly.host.graph import Window
 
 

@@ -25,8 +25,8 @@ from lutterfly.host.compiler.clock.cycles import predict_together
 from lutterfly.host.compiler.cluster import by_layer
 from lutterfly.host.compiler.cluster.by_layer import on_one, plan_by_layer, plan_parts, rewritten
 from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of
-from lutterfly.host.compiler.data.spread import Spread
 from lutterfly.host.compiler.outcome.emit import check_program, emit
+from lutterfly.host.compiler.plan import Spread
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
 from lutterfly.host.graph.evaluate import evaluate

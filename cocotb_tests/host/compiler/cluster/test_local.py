@@ -7,9 +7,8 @@ import pytest
 
 from cocotb_tests.support.networks.generated import chain
 from cocotb_tests.support.networks.mixed import FIRST_WIDE, network
-from lutterfly.host.compiler.cluster.local import Local, local_graphs
-from lutterfly.host.compiler.cluster.split import Parts, Split, parts_of
-from lutterfly.host.compiler.data.exchange import Region
+from lutterfly.host.compiler.cluster.split import Local, Parts, Split, local_graphs, parts_of
+from lutterfly.host.compiler.network import Region
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Add, Graph
 from lutterfly.host.graph.evaluate import evaluate

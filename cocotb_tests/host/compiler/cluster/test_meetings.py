@@ -13,10 +13,9 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
-from lutterfly.host.compiler.cluster.by_layer import plan_parts, rewritten
-from lutterfly.host.compiler.cluster.meetings import check_meetings
+from lutterfly.host.compiler.cluster.by_layer import check_meetings, plan_parts, rewritten
 from lutterfly.host.compiler.cluster.split import Split, parts_of
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

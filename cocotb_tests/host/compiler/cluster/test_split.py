@@ -6,7 +6,7 @@ import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.host.compiler.cluster.split import Split, evenly, part_of, parts_of
-from lutterfly.host.compiler.data.exchange import Region
+from lutterfly.host.compiler.network import Region
 from lutterfly.host.graph import Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

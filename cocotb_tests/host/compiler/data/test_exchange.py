@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lutterfly.host.compiler.data.exchange import Region
+from lutterfly.host.compiler.network import Region
 
 ONE, OTHER = Region(range(2, 6), range(8)), Region(range(5, 9), range(4, 12))
 

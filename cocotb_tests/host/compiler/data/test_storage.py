@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lutterfly.host.compiler.data.storage import Fold, Storage, border_sign
+from lutterfly.host.compiler.storage import Fold, Storage, border_sign
 from lutterfly.host.graph import Place
 
 

@@ -11,11 +11,11 @@ import pytest
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.data.storage import Storage
-from lutterfly.host.compiler.layout import folds
-from lutterfly.host.compiler.layout.folds import fold_storage
+from lutterfly.host.compiler.layout import borders
+from lutterfly.host.compiler.layout.borders import fold_storage
 from lutterfly.host.compiler.lower.convolution import weight_words
-from lutterfly.host.compiler.steps.windows import cover, tap_offsets, window_steps
+from lutterfly.host.compiler.lower.windows import cover, tap_offsets, window_steps
+from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.graph import Tensor, Window
 
 CONFIG = PRESETS["ecp5-85k"]
@@ -68,9 +68,9 @@ def test_the_first_layer_is_done_as_soon_as_with_any_fold(
     maker = GraphMaker(shape)
     graph = maker.finish(maker.convolution("x", channels, window))
     chosen = plan_graph(graph, config).predicted_cycles
-    choices, cycles = folds.fold_choices, []
+    choices, cycles = borders.fold_choices, []
     for number in range(window.kernel[0]):
-        monkeypatch.setattr(folds, "fold_choices", lambda *of, number=number: choices(*of)[number:])
+        monkeypatch.setattr(borders, "fold_choices", lambda *of, number=number: choices(*of)[number:])
         cycles.append(plan_graph(graph, config).predicted_cycles)
     assert chosen == cycles[0]
     assert min(cycles) < max(cycles)
@@ -128,7 +128,7 @@ def test_every_weight_has_one_place_and_the_rest_is_zero() -> None:
 def test_stored_rows_hold_those_that_a_dilated_window_takes(rows: int) -> None:
     window = Window((3, 3), (2, 1), pads=(2, 0, 2, 0), dilation=(2, 1))
     storage = fold_storage(window, Tensor("x", (9, 9, 2), 1.0, 0, ()), rows)
-    found = folds.source_rows(storage, 9)
+    found = borders.source_rows(storage, 9)
     for output, tap in itertools.product(range(window.output_size(9, 9)[0]), range(3)):
         row = 2 * output + 2 * tap - 2
         stored = (2 * output + 2 * rows * (tap // rows)) // storage.fold.step

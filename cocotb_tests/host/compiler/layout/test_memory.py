@@ -19,9 +19,9 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph
-from lutterfly.host.compiler.data.job import Cut
-from lutterfly.host.compiler.layout.parts import Geometry
+from lutterfly.host.compiler.layout.cuts import Geometry
 from lutterfly.host.compiler.layout.placement import extent, fit, free, place
+from lutterfly.host.compiler.operation import Cut
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Window
 

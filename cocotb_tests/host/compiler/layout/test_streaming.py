@@ -11,13 +11,13 @@ from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.layout.folds import head_start, load_estimate
-from lutterfly.host.compiler.layout.streaming import COMMAND_COST, MOST_GROUPS, _candidates, row_groups
+from lutterfly.host.compiler.layout.borders import head_start, load_estimate
+from lutterfly.host.compiler.layout.cuts import COMMAND_COST, MOST_GROUPS, _groupings, row_groups
 from lutterfly.host.graph import Window
 
 
 def test_rows_are_grouped_in_equal_parts_and_in_growing_ones() -> None:
-    ways = _candidates(15)
+    ways = _groupings(15)
     assert {sum(groups) for groups in ways} == {15}
     assert {(15,), (8, 7), (5, 5, 5), (1, 2, 4, 8), (2, 4, 8, 1), (1, 1, 2, 3, 5, 3)} <= set(ways)
 

@@ -18,8 +18,8 @@ from lutterfly.golden.machine import dma
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, compile_graph, plan_graph
-from lutterfly.host.compiler.schedule.transfers import fill_border
-from lutterfly.host.compiler.steps.windows import cover_runs
+from lutterfly.host.compiler.lower.windows import cover_runs
+from lutterfly.host.compiler.schedule.dma import fill_border
 from lutterfly.host.graph import Window
 from lutterfly.host.graph.evaluate import evaluate
 

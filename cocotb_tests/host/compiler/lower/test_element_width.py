@@ -13,16 +13,14 @@ from lutterfly.golden.machine import dma
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError, plan_graph
-from lutterfly.host.compiler.data.command import Command
-from lutterfly.host.compiler.data.plan import Plan
-from lutterfly.host.compiler.data.storage import Storage
-from lutterfly.host.compiler.layout.arena import aligned, plan_arena
-from lutterfly.host.compiler.layout.borders import plan_borders
-from lutterfly.host.compiler.layout.folds import fold_storage, source_rows
+from lutterfly.host.compiler.layout.borders import fold_storage, plan_borders, source_rows
+from lutterfly.host.compiler.layout.placement import aligned, plan_arena
 from lutterfly.host.compiler.lower import convolution, operations, wide_windows
-from lutterfly.host.compiler.schedule.transfers import fill_border, load, store
-from lutterfly.host.compiler.steps.connections import Run
-from lutterfly.host.compiler.steps.windows import cover, tap_offsets
+from lutterfly.host.compiler.lower.windows import Run, cover, tap_offsets
+from lutterfly.host.compiler.operation import Command
+from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.schedule.dma import fill_border, load, store
+from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.graph import Convolution, Graph, Place, Tensor, Window
 
 TINY = PRESETS["tiny"]

@@ -22,8 +22,8 @@ from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
-from lutterfly.host.compiler.data.operation import Lowering, Operation
 from lutterfly.host.compiler.lower import convolution, lanewise, operations, wide_windows
+from lutterfly.host.compiler.operation import Lowering, Operation
 from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
 from lutterfly.host.session.verify import verify
 

@@ -30,10 +30,9 @@ from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, encode, plan_graph
-from lutterfly.host.compiler.data.command import Command
-from lutterfly.host.compiler.data.job import Job
-from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.lower import wide_windows
+from lutterfly.host.compiler.operation import Command, Job
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify

@@ -13,7 +13,7 @@ from lutterfly.golden.memories import LocalMemory, constant_memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.outcome.memory_map import constant_blocks, layer_outlines
+from lutterfly.host.compiler.outcome.outline import constant_blocks, layer_outlines
 from lutterfly.host.graph import Window
 from lutterfly.host.program import bus_bytes
 

@@ -14,9 +14,9 @@ from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph
-from lutterfly.host.compiler.data.job import Cut
-from lutterfly.host.compiler.data.plan import Plan
 from lutterfly.host.compiler.layout import cuts
+from lutterfly.host.compiler.operation import Cut
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Concat, Window
 
 CONFIG = PRESETS["ecp5-85k"]

@@ -11,7 +11,7 @@ from cocotb_tests.support.oracles.execution import exact_plan
 from cocotb_tests.support.oracles.measured import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Arrange, Graph, Window
 
 CONFIG = PRESETS["ecp5-85k"]

@@ -12,7 +12,7 @@ from cocotb_tests.support.oracles.measured import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.rewrite import phases
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.model.transposed import Transposed

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper, numpy_helper
 from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import compiler
-from lutterfly.host.compiler.data.storage import NO_ADDRESSES
 from lutterfly.host.compiler.schedule import tokens
+from lutterfly.host.compiler.storage import NO_ADDRESSES
 from lutterfly.host.frontend import import_model
 from lutterfly.host.session.verify import verify
 

@@ -7,19 +7,19 @@ import pytest
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.schedule import order
+from lutterfly.host.compiler.schedule import dma
 from lutterfly.host.graph import Window
 
 
 def test_stores_wait_apart_from_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    choose, waiting = order._next, {"loads": [], "stores": []}
+    choose, waiting = dma._next, {"loads": [], "stores": []}
 
     def watch(loads: list, stores: list, queue: object, job: int) -> list | None:
         for name, heap in (("loads", loads), ("stores", stores)):
             waiting[name] += [task.is_store for *_, task in heap]
         return choose(loads, stores, queue, job)
 
-    monkeypatch.setattr(order, "_next", watch)
+    monkeypatch.setattr(dma, "_next", watch)
     maker = GraphMaker((24, 24, 16))
     name = maker.convolution(maker.convolution("x", 16, Window((3, 3))), 16, Window((3, 3)))
     assert plan_graph(maker.finish(name), PRESETS["tiny"]).cuts

@@ -11,8 +11,8 @@ from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler.data.command import Command
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.operation import Command
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.schedule import tokens
 from lutterfly.host.graph import Graph
 

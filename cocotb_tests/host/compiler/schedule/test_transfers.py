@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.host.compiler.data.storage import Storage, pieces
-from lutterfly.host.compiler.schedule.transfers import fill_border
+from lutterfly.host.compiler.schedule.dma import fill_border
+from lutterfly.host.compiler.storage import Storage, pieces
 from lutterfly.host.graph import Tensor
 
 

@@ -13,7 +13,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler.cluster.by_layer import plan_parts, rewritten
 from lutterfly.host.compiler.cluster.split import Split, parts_of
-from lutterfly.host.compiler.data.plan import Plan
+from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Graph, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

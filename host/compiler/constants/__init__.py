@@ -1,1 +1,0 @@
-"""Where weights, parameters, tables and step lists lie, and what is loaded in every inference."""

@@ -1,1 +1,0 @@
-"""What the passes hand on: the plan, and what it is made of."""

@@ -1,1 +1,0 @@
-"""Lowerings whose windows compute neighbouring pixels."""

@@ -1,1 +1,0 @@
-"""Operations on two tensors, element by element."""

@@ -1,0 +1,221 @@
+"""Batch: several samples in one inference, which share the weights that are loaded in every inference.
+
+The samples of a network without feature maps are the rows of a map, and its layers are convolutions with a kernel of
+1x1: nothing else changes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter
+
+import numpy as np
+
+from ....golden.config import Config
+from ....golden.memories import LocalMemory
+from ...graph import ChannelRule, Graph, Layer, Tensor, Window, copies, own_name
+from ..lower.windows import border_classes
+from ..network import CompileError
+from ..plan import Plan
+from ..storage import capacity
+from .permute import parts_of, reordered
+
+
+def batched(graph: Graph, samples: int) -> Graph:
+    """The graph for several samples at a time.
+
+    Parameters
+    ----------
+    graph : Graph
+        For one sample.
+    samples : int
+
+    Returns
+    -------
+    Graph
+        Its tensors are int8[samples, 1, channels], and the ONNX tensors that they are those of the samples, one after
+        the other along their first axis.
+
+    Raises
+    ------
+    ValueError
+        If ``samples`` is less than 1.
+    CompileError
+        If there are several and the network has feature maps.
+    """
+    if samples < 1:
+        raise ValueError(f"batch must be at least 1, not {samples}")
+    if samples == 1:
+        return graph
+    for layer in graph.layers:
+        shapes = {graph.tensors[name].shape[:2] for name in (*layer.inputs, layer.output)}
+        if shapes != {(1, 1)} or layer.window != Window((1, 1)):
+            raise CompileError(
+                f"{layer.name}: batch must be 1 for a network with feature maps, not {samples}; leave "
+                "it out, and samples are run one by one"
+            )
+    return dataclasses.replace(
+        graph, tensors={name: _batched(tensor, samples) for name, tensor in graph.tensors.items()}, batch=samples
+    )
+
+
+def _batched(tensor: Tensor, samples: int) -> Tensor:
+    views = tuple(
+        dataclasses.replace(view, shape=(samples * view.shape[0], *view.shape[1:]), axes=(0, 1, 2))
+        for view in tensor.views
+    )
+    return dataclasses.replace(tensor, shape=(samples, *tensor.shape[1:]), views=views)
+
+
+# Concat tables: what a concatenation looks codes up in becomes part of the layer that writes them.
+
+
+def move_tables(plan: Plan) -> Plan:
+    """Give the tables of each concatenation to the layers that write its inputs, where nothing else reads these.
+
+    A table after a table is one table. The tensor between the two is then in no memory, like that in front of any
+    other table.
+    """
+    graph = plan.graph
+    layers, tensors = list(graph.layers), dict(graph.tensors)
+    reads = Counter([name for layer in layers for name in layer.inputs] + graph.outputs)
+    writers = {layer.output: number for number, layer in enumerate(layers)}
+    for index, layer in enumerate(layers):
+        inputs, tables = list(layer.inputs), list(layer.input_tables)
+        for at, (name, table) in enumerate(zip(inputs, tables, strict=True)):
+            writer = writers.get(name)
+            if table is None or reads[name] > 1 or writer is None or layers[writer].finish is None:
+                continue
+            inputs[at], tables[at] = own_name(f"{name} in {layer.output}", tensors), None
+            target = tensors[layer.output]
+            # No view: the model has no tensor with these codes but as channels of the concatenation.
+            tensors[inputs[at]] = dataclasses.replace(target, name=inputs[at], shape=tensors[name].shape, views=())
+            layers[writer] = layers[writer].with_table(inputs[at], table)
+        if inputs != list(layer.inputs):
+            layers[index] = layer.with_input_tables(inputs, tables)
+    return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers, tensors=tensors))
+
+
+# Matrices: weights that are known at run time only, in the order in which the array takes them.
+
+#: What :func:`~.copies.arrange` takes for the code 0.
+_ZERO = -129
+
+
+def arrange_matrices(plan: Plan) -> Plan:
+    """Put a layer in front of every product of two activations that arranges the one whose words are weights.
+
+    What it writes is stored, and loaded into the weight memory as it lies.
+
+    Raises
+    ------
+    CompileError
+        If that takes too many pieces.
+    """
+    graph, layers = dataclasses.replace(plan.graph, tensors=dict(plan.graph.tensors)), []
+    for layer in plan.graph.layers:
+        layers += _arranged(graph, layer, plan.config) if layer.weight_place is not None else [layer]
+    return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers))
+
+
+def _arranged(graph: Graph, layer: Layer, config: Config) -> list[Layer]:
+    source, array = graph.tensors[layer.inputs[1]], config.array
+    matrix = own_name(f"{layer.output} weights", graph.tensors)
+    (outputs, inputs), (columns, lanes) = layer.order.shape, (array.columns, array.lanes)
+    tiles, steps = -(-outputs // columns), -(-inputs // lanes)
+    padding = (0, tiles * columns - outputs), (0, steps * lanes - inputs)
+    wanted = np.pad(layer.order, padding, constant_values=_ZERO).reshape(tiles, columns, steps, lanes)
+    words = wanted.swapaxes(1, 2).reshape(tiles * steps, columns, lanes)
+    arrangement = copies.arrange(layer.name, "weights", [source.name], matrix, [source.shape], words)
+    if arrangement is None:
+        raise CompileError(
+            f"{layer.name}: {source.name} becomes weights in more than {copies.MOST_PIECES} pieces; let the "
+            "elements that are added up lie side by side, or leave the product to the host"
+        )
+    graph.tensors[matrix] = dataclasses.replace(source, name=matrix, shape=words.shape, views=(), order=())
+    # Where each element of the matrix lies now.
+    places = np.arange(words.size).reshape(tiles, steps, columns, lanes).swapaxes(1, 2)
+    order = places.reshape(tiles * columns, -1)[:outputs, :inputs]
+    return [arrangement, dataclasses.replace(layer, inputs=(layer.input, matrix), order=order)]
+
+
+# Normalise: move input zero points into biases.
+
+
+def normalise(plan: Plan) -> Plan:
+    """Let no layer subtract a zero point from what it reads."""
+    graph = plan.graph
+    layers = [layer.normalised(graph.tensors[layer.input].zero_point) for layer in graph.layers]
+    return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers))
+
+
+# Separate: max pooling with large windows runs along the columns, then along the rows.
+
+
+def separate(plan: Plan) -> Plan:
+    """Replace layers whose windows can be separated by two each, where that at least halves the steps, or where the
+    step lists of all border classes would exceed their memory.
+
+    The maximum of a window is that of its rows' maxima. The tensor in between has no views: it is not the model's.
+    """
+    layers: list[Layer] = []
+    tensors = dict(plan.graph.tensors)
+    for layer in plan.graph.layers:
+        name, source = own_name(f"{layer.output} along columns", tensors), tensors[layer.input]
+        parts = layer.separated(name)
+        if parts is None or not _is_worth_it(plan, layer):
+            layers.append(layer)
+            continue
+        tensors[name] = Tensor(
+            name,
+            (*parts[0].window.output_size(*source.shape[:2]), source.shape[2]),
+            source.scale,
+            source.zero_point,
+            views=(),
+            bits=source.bits,
+        )
+        layers += parts
+    return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers, tensors=tensors))
+
+
+def _is_worth_it(plan: Plan, layer: Layer) -> bool:
+    window, source = layer.window, plan.graph.tensors[layer.input]
+    height, width, channels = source.shape
+    rows, columns = window.output_size(height, width)
+    if min(window.kernel) == 1:
+        return False
+    classes = border_classes(window, (height, width), range(rows), range(columns))
+    lists = {(len(part.kernel_rows), len(part.kernel_columns)) for part in classes}
+    if sum(map(math.prod, lists)) > capacity(plan.config, LocalMemory.LIST):
+        return True
+    joint = rows * columns * math.prod(window.kernel)
+    separated = height * columns * window.kernel[1] + rows * columns * window.kernel[0]
+    # Beside both, the tensor in between must not need more memory than there is.
+    between = dataclasses.replace(source, shape=(height, columns, channels)).size_bytes
+    needed = between + max(source.size_bytes, plan.graph.tensors[layer.output].size_bytes)
+    return 2 * separated <= joint and needed <= plan.config.memory.feature_bytes
+
+
+# Shuffles: channels in the order in which what moves them copies whole runs, or nothing, and readers follow.
+
+
+def sort_shuffles(plan: Plan) -> Plan:
+    """Leave the channels that an arrangement takes in the order in which they lie, wherever that order is free.
+
+    What reads them has its weights in that order then. A shuffle of all channels moves nothing any more, and one of
+    some takes them in runs instead of one by one. The first arrangement comes first: of another one that reads it the
+    channels lie as it has put them.
+    """
+    graph, parts = plan.graph, parts_of(plan.graph)
+    is_changed = False
+    for layer in graph.layers:
+        if layer.channel_rule(*graph.ends(layer)) is not ChannelRule.MOVED:
+            continue
+        # What is moved is a single part: only joined channels, and those tied to them, are several.
+        (part,), now = parts[layer.output], parts.order(layer.output)
+        if part.is_fixed:
+            continue
+        part.order = layer.order_in_runs(graph.tensors[layer.output].shape, now, parts.order(layer.input))
+        is_changed |= bool((part.order != now).any())
+    return dataclasses.replace(plan, graph=reordered(graph, parts)) if is_changed else plan

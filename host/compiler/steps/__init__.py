@@ -1,1 +1,0 @@
-"""Windows as words of the feature memory, and the constants and fields that go with them."""
