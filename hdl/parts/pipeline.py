@@ -1,4 +1,4 @@
-"""Registers of fixed-latency pipelines: delay lines, and copies of a value beside their users."""
+"""Pipelines of fixed latency: delay lines, copies of a value beside its users, parts that sleep, and assertions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrangements whose channels may lie in any order: shuffles, and what layout operators move."""
+"""Layers that move elements and compute nothing: arrangements, concatenations and slices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables and signs that are layers of their own."""
+"""Layers that work on elements: tables and signs, max pooling, and sums, maxima and products of two tensors."""
 
 from __future__ import annotations
 

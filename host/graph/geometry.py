@@ -1,4 +1,4 @@
-"""Tensors of the graph: int8 codes in NHWC order, and the ONNX tensors that they are."""
+"""Tensors of int8 codes in NHWC order, windows, phases, channels, and what becomes of codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is computed by windows of weights on the multiplier array, or on its chained columns."""
+"""Layers that multiply and add up: convolutions of all kinds, averages, borders and matrix products."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pins and the memory against the clock: bursts in the order in which the memory takes them."""
+"""The buses against the clock: the external port, the memory and the arbiter before it, and who waits for whom."""
 
 from __future__ import annotations
 

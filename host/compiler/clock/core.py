@@ -1,4 +1,4 @@
-"""The two queues of a core against the clock."""
+"""A core against the clock: its two queues, fetch, and when commands issue and complete."""
 
 from __future__ import annotations
 

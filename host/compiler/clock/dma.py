@@ -1,4 +1,4 @@
-"""LOAD against the clock: asking for its bursts."""
+"""The DMA queue against the clock: LOAD, STORE, and what they write and read of memories on the chip."""
 
 from __future__ import annotations
 

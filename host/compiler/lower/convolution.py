@@ -1,4 +1,4 @@
-"""Convolutions and fully connected layers: windows on the multiplier array."""
+"""Convolutions, fully connected layers, averages and matrix products: windows on the multiplier array."""
 
 from __future__ import annotations
 

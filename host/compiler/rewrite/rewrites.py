@@ -1,4 +1,6 @@
-"""Batch: several samples in one inference, which share the weights that are loaded in every inference.
+"""The small rewritings of a graph before it is lowered: batch, tables, matrix products, borders and shuffles.
+
+*Batch*: several samples in one inference, which share the weights that are loaded in every inference.
 
 The samples of a network without feature maps are the rows of a map, and its layers are convolutions with a kernel of
 1x1: nothing else changes.

@@ -1,4 +1,4 @@
-"""Transfers: commands of the DMA queue for a tensor, or a part of one, and its border."""
+"""The DMA queue of a plan: which commands move a tensor, or a part of one, and its border, and in which order."""
 
 from __future__ import annotations
 
