@@ -37,7 +37,7 @@ ORDER = {
     "hdl": "parts bus memories link engines dma results compute control",
     "host": "files board model graph frontend quantize program compiler driver simulation"
     " handoff link uio twin backend session report transfer supported command",
-    "host/compiler": "rewrite lower layout schedule clock cluster outcome",
+    "host/compiler": "lower rewrite layout schedule clock cluster outcome",
     "host/frontend": "reading fragments functions building lowering floats qonnx fusing",
     "host/frontend/qonnx": "reading fitting writing",
     "host/quantize/rewriting": "norms recurrent",

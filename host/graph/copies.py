@@ -17,6 +17,10 @@ from .layer import Layer
 
 __all__ = [
     "MOST_PIECES",
+    "Arrange",
+    "Concat",
+    "Rearrange",
+    "Slice",
     "arrange",
     "crop",
     "depth_to_space",

@@ -221,7 +221,7 @@ def synchronise(plan: Plan) -> Plan:
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
     go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
     what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
-    only reading what may still be under way needs `after`, and writing what may still be compared (:mod:`.tokens`):
+    only reading what may still be under way needs `after`, and writing what may still be compared (:class:`Landed`):
     results land, and words are read, in order. Within the DMA queue the hardware separates loads and fills from stores,
     and a barrier from everything.
     """

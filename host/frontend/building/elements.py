@@ -115,7 +115,7 @@ def add_arrangement(
     Raises
     ------
     UnsupportedError
-        If elements have to move, in more than ``arrangements.MOST_PIECES`` pieces.
+        If elements have to move, in more than ``copies.MOST_PIECES`` pieces.
     """
     tensors = [build.graph.tensors[source] for source in sources]
     own = name if node is None else node.name
