@@ -75,8 +75,8 @@ def test_a_caller_that_is_killed_takes_all_of_them_along(
     tmp_path: Path, presence: Presence, number: signal.Signals
 ) -> None:
     script = (
-        "import sys; from pathlib import Path; from lutterfly.synth import process\n"
-        "process.run(['sh', '-c', *sys.argv[1:]], cwd=Path('/'))"
+        "import sys; from pathlib import Path; from lutterfly.synth import tools\n"
+        "tools.run(['sh', '-c', *sys.argv[1:]], cwd=Path('/'))"
     )
     caller = start_python(script, FAMILY, presence.path)
     presence.begins()

@@ -13,6 +13,7 @@ from cocotb_tests.support.extras import needs_loader
 from lutterfly.boards import BOARDS
 from lutterfly.host.board import loader
 from lutterfly.host.command import main
+from lutterfly.synth import tools
 
 BOARD = BOARDS["ulx3s-85f"]
 
@@ -117,7 +118,7 @@ def test_a_program_that_hangs_is_reported(bit: Path, monkeypatch: pytest.MonkeyP
         assert time_limit_s == limit
         raise subprocess.TimeoutExpired(command, time_limit_s)
 
-    monkeypatch.setattr(loader.process, "run", hang)
+    monkeypatch.setattr(tools, "run", hang)
     message = rf"^ulx3s-85f: openFPGALoader must end within {limit} s, and does not; "
     with pytest.raises(loader.LoaderError, match=message):
         loader.load(Path("openFPGALoader"), BOARD, bit, persist=persist)

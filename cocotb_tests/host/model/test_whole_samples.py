@@ -120,6 +120,7 @@ def test_it_runs_as_the_file_has_it(text: str) -> None:
         found.run(None, {"x": np.zeros((7, 1, INPUTS), np.float32)})
 
 
+@pytest.mark.regress
 def test_the_commands_take_it(tmp_path: Path) -> None:
     array = values(12)
     np.savez(tmp_path / "x.npz", x=array)
