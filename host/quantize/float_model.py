@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from ..frontend.reading.measure import fix_batch, measure
 from ..frontend.reading.parse import check_file, check_inputs
 from ..frontend.reading.source import Source
 from ..model.arrays import check_feeds, describe_model
+from ..model.as_read import reads
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
 from .names import rename_shapes
@@ -119,16 +120,7 @@ def _keep_coordinates(model: onnx.ModelProto) -> None:
 
 def drop_unread(model: onnx.ModelProto) -> None:
     """Drop constants that nothing reads any more: ONNX Runtime warns of each."""
-    read = {*_read(model.graph), *(value.name for value in model.graph.output)}
+    read = {name for node in model.graph.node for name in reads(node)} | {value.name for value in model.graph.output}
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
-
-
-def _read(graph: onnx.GraphProto) -> Iterator[str]:
-    """Names of the tensors that the nodes of a graph read, and those of the graphs within them."""
-    for node in graph.node:
-        yield from node.input
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                yield from _read(inner)

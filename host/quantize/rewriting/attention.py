@@ -18,10 +18,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         return None
     name = node.output[0]
     shapes = [graph.shapes.get(operand, []) for operand in inputs[:3]]
-    if any(len(shape) not in (3, 4) or not all(shape) for shape in shapes) or {len(shape) for shape in shapes} == {
-        3,
-        4,
-    }:
+    if {len(shape) for shape in shapes} not in ({3}, {4}) or not all(map(all, shapes)):
         return None
     is_flat = len(shapes[0]) == 3
     mask = _mask(graph.constants.get(inputs[3]), [shape[-2] for shape in shapes[:2]], attributes.get("is_causal", 0))

@@ -135,7 +135,11 @@ class FloatGraph:
 
     def maker(self, name: str) -> NodeProto | None:
         """The node that computes a tensor, if nothing else reads it than one node."""
-        made = self._makers.get(name) if self.reader(name) is not None else None
+        return self.source(name) if self.reader(name) is not None else None
+
+    def source(self, name: str) -> NodeProto | None:
+        """The node that computes a tensor, whatever reads it."""
+        made = self._makers.get(name)
         return None if made is None or self.is_dropped(made) else made
 
     def is_read(self, name: str) -> bool:

@@ -66,7 +66,6 @@ class _Pattern:
     def __init__(self, graph: FloatGraph):
         self.graph = graph
         self.nodes: list[NodeProto] = []
-        self._makers = {name: node for node in graph.nodes if not graph.is_dropped(node) for name in node.output}
 
     def take(self, node: NodeProto) -> NodeProto:
         """Note a node."""
@@ -75,10 +74,10 @@ class _Pattern:
 
     def maker(self, name: str, *operators: str) -> NodeProto | None:
         """What computes a tensor, behind operators that change its shape alone, if it is one of ``operators``."""
-        node, passed = self._makers.get(name), []
+        node, passed = self.graph.source(name), []
         while node is not None and node.op_type in _SHAPES and self._keeps_elements(node):
             passed.append(node)
-            node = self._makers.get(node.input[0])
+            node = self.graph.source(node.input[0])
         if node is None or node.op_type not in operators:
             return None
         self.nodes += [*passed, node]
