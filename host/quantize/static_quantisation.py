@@ -193,7 +193,8 @@ def _quantised(
         changed = quantised.copy()
         quantise_outputs(changed, prepared, samples, given)
         quantised = Model.written(changed)
-        if not any(node.op_type == "QuantizeLinear" for node in quantised.proto.graph.node):
+        # Who gives scales may put operators between the tensors that have them, as the export of binary layers does.
+        if not overrides and not any(node.op_type == "QuantizeLinear" for node in quantised.proto.graph.node):
             operators = ", ".join(sorted({node.op_type for node in prepared.graph.node}))
             raise ModelError(
                 f"{name}: must have an operator that is quantised, such as Conv, Gemm or MatMul, and has only "

@@ -189,6 +189,14 @@ def test_what_cannot_be_quantised_is_not_sent_to_quantise() -> None:
         quantize(proto.SerializeToString(), {"x": VALUES})
 
 
+def test_tensors_with_given_scales_may_be_all_that_there_is() -> None:
+    """The export of binary layers puts its operators between them afterwards."""
+    proto = model("y = Identity(x)")
+    proto.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 3
+    result = quantize(proto.SerializeToString(), {"x": VALUES}, overrides={"y": (1.0, 0)})
+    assert [node.op_type for node in onnx.load_from_string(result).graph.node] == ["Identity"]
+
+
 @pytest.mark.parametrize("remedy", [QUANTISE, FOLD, SPELL, REWRITE])
 def test_a_remedy_does_not_lead_back(remedy: str) -> None:
     text = without_quantising(f"net.onnx: Softmax 's' is in the middle; {remedy}")
