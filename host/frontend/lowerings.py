@@ -43,7 +43,7 @@ from .fragments.fragments import (
     Fragment,
     Kind,
 )
-from .fragments.lowering import Lowering, Runs
+from .fragments.lowering import Lowering, Runs, refuses
 from .fragments.moves import is_layout
 from .lowering.averaging import lower_average
 from .lowering.channels import lower_concat, lower_slice
@@ -59,14 +59,9 @@ from .lowering.pairs.subtraction import lower_subtraction
 from .lowering.region import lower_region
 
 
+@refuses("indices are no constants")
 def lower_layout(build: Build, fragment: Fragment) -> None:
-    """Note where the elements are that layout operators, and choices by constant indices, have moved.
-
-    Raises
-    ------
-    UnsupportedError
-        If indices are no constants.
-    """
+    """Note where the elements are that layout operators, and choices by constant indices, have moved."""
     place = build.places[fragment.inputs[0]]
     for node in fragment.nodes:
         if is_layout(build.source, node):

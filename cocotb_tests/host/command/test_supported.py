@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ from lutterfly.host.command.main import main
 from lutterfly.host.compiler.lower.operations import LOWERINGS as EXECUTED
 from lutterfly.host.frontend import import_model
 from lutterfly.host.frontend.fragments.fragments import FLOAT_PRODUCTS, Kind
+from lutterfly.host.frontend.fragments.lowering import refusals, refuses
 from lutterfly.host.frontend.lowerings import LOWERINGS
-from lutterfly.host.frontend.supported import refusals, supported
+from lutterfly.host.frontend.supported import supported
 from lutterfly.host.graph import Convolution, Pointwise
 from lutterfly.host.quantize.rewriting import REWRITINGS
 from lutterfly.host.supported.page import page
@@ -81,28 +83,16 @@ def test_every_rewriting_names_operators_of_onnx() -> None:
     assert all(each.operators and all(map(defs.has, each.operators)) for each in REWRITINGS)
 
 
-def limited(count: int) -> None:
-    """Do something.
+def test_refusals_are_those_that_a_function_states() -> None:
+    @refuses("it is large", "there is none")
+    def lower() -> None: ...
 
-    Raises
-    ------
-    ValueError
-        If it is large; if there are more
-        than ``FOLDERS`` of ``it``. Not otherwise.
-
-    Notes
-    -----
-    Another text.
-    """
-
-
-def test_refusals_are_those_of_the_docstring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(limited.__globals__, "FOLDERS", 1234)
-    assert refusals(limited) == ["it is large", "there are more than 1,234 of ``it``"]
+    assert refusals(lower) == ("it is large", "there is none")
+    assert refusals(functools.wraps(lower)(lambda: None)) == ("it is large", "there is none")
 
 
 def test_what_refuses_must_say_when() -> None:
-    with pytest.raises(ValueError, match=r"^named_operators must say under Raises when it refuses$"):
+    with pytest.raises(ValueError, match=r"^named_operators must be marked with refuses\(\.\.\.\), which says when$"):
         refusals(named_operators)
 
 

@@ -12,6 +12,7 @@ from onnx import NodeProto
 from ...graph import Int8, Slice, copies
 from ...graph.geometry import composed
 from ..fragments.fragments import Fragment, label
+from ..fragments.lowering import refuses
 from ..reading.errors import UnsupportedError
 from .build import Build, show
 from .layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
@@ -82,6 +83,7 @@ def settled_place(name: str, shape: tuple[int, ...]) -> Place:
     return Place(name, _order(shape), shape)
 
 
+@refuses(f"elements have to move, in more than {copies.MOST_PIECES:,} pieces")
 def add_arrangement(
     build: Build,
     sources: list[str],
@@ -111,11 +113,6 @@ def add_arrangement(
         What the layer is called: by default a shuffle or an arrangement.
     table : int8[256] or None
         What the codes of the sources are looked up in.
-
-    Raises
-    ------
-    UnsupportedError
-        If elements have to move, in more than ``copies.MOST_PIECES`` pieces.
     """
     tensors = [build.graph.tensors[source] for source in sources]
     own = name if node is None else node.name

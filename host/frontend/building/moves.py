@@ -9,6 +9,7 @@ from onnx import NodeProto
 
 from ...graph import Rearrange, copies
 from ..fragments.fragments import label
+from ..fragments.lowering import refuses
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
 from .build import Build, attributes, image_place, show
@@ -34,15 +35,13 @@ _ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+@refuses(
+    "it interpolates",
+    "it does not repeat every pixel equally often",
+    "its input is no feature map with one or two spatial dimensions",
+)
 def lower_move(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
-    """Add the layer of a Resize, DepthToSpace, SpaceToDepth or Slice; its result becomes the graph's tensor ``output``.
-
-    Raises
-    ------
-    UnsupportedError
-        If it interpolates; if it does not repeat every pixel equally often; if its input is no feature map with one or
-        two spatial dimensions.
-    """
+    """Add the layer of a Resize, DepthToSpace, SpaceToDepth or Slice, whose result is the tensor ``output``."""
     shape = image_place(build, node, place)
     onnx_shape = build.source.shapes[node.output[0]]
     target = image_shape(onnx_shape)

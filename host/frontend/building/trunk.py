@@ -8,7 +8,7 @@ from onnx import NodeProto
 
 from ...graph import MaxPool, Rearrange, Window
 from ..fragments.fragments import CROP, MOVES, POOLING, label
-from ..fragments.lowering import Lowering, Runs
+from ..fragments.lowering import Lowering, Runs, refuses
 from ..fragments.moves import is_choice, is_layout
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -72,15 +72,13 @@ def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
     return place_with(place.tensor, elements, feature_shape, node)
 
 
+@refuses(
+    "it returns indices",
+    "it takes the greatest over channels",
+    "its input is no feature map with one or two spatial dimensions",
+)
 def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: str) -> Place:
-    """Add the layer of a MaxPool or ReduceMax; its result becomes the graph's tensor ``output``.
-
-    Raises
-    ------
-    UnsupportedError
-        If it returns indices; if it takes the greatest over channels; if its input is no feature map with one or two
-        spatial dimensions.
-    """
+    """Add the layer of a MaxPool or ReduceMax; its result becomes the graph's tensor ``output``."""
     if len([name for name in node.output if name]) > 1:
         raise UnsupportedError(f"{label(node)} must not return indices", "remove its second output")
     shape = image_place(build, node, place)

@@ -10,19 +10,18 @@ from ..building.checks import check_layers, random_codes
 from ..building.layout import Place
 from ..building.trunk import follow_trunk
 from ..fragments.fragments import POOLING, Fragment
+from ..fragments.lowering import refuses
 from ..lowering.linear import add_convolution, check_zero_point
 from .float_sums import read_float_product
 
 
+@refuses(
+    "its input has another zero point than it was quantised with",
+    "some code depends on the order in which ONNX Runtime adds float32 numbers",
+    "ONNX Runtime's bytes are not those of the layer on some codes",
+)
 def lower_float_product(build: Build, fragment: Fragment) -> None:
-    """Add the layers of a product whose codes are those of the integer sum, and of the max pooling around it.
-
-    Raises
-    ------
-    ModelError, UnsupportedError
-        If its input has another zero point than it was quantised with; if some code depends on the order in which ONNX
-        Runtime adds float32 numbers; if ONNX Runtime's bytes are not those of the layer on some codes.
-    """
+    """Add the layers of a product whose codes are those of the integer sum, and of the max pooling around it."""
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     product, first_layer = read_float_product(source, fragment), len(build.graph.layers)
     node, given = product.node, build.places[start]

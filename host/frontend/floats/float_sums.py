@@ -19,6 +19,7 @@ from ..building.build import attributes
 from ..building.checks import are_powers_of_two
 from ..building.transposed import geometry_of
 from ..fragments.fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, TRANSPOSED, Fragment
+from ..fragments.lowering import refuses
 from ..lowering.linear import constant
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -113,15 +114,12 @@ class FloatProduct:
         return bool(is_power and (total <= 1 / UNIT).all() and np.array_equal(self._real_bias, self.bias * unit))
 
 
+@refuses(
+    "something else than a product of codes with quantised weights stands in it",
+    "it is no product that has an integer form",
+)
 def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
-    """Read a fragment whose product ONNX Runtime computes in float.
-
-    Raises
-    ------
-    UnsupportedError
-        If something else than a product of codes with quantised weights stands in it; if it is no product that has an
-        integer form. Where something else stands in it, without a reason.
-    """
+    """Read a fragment whose product ONNX Runtime computes in float."""
     node = next((node for node in fragment.nodes if node.op_type in TRANSPOSED), fragment.main)
     before, after = _around(fragment, node)
     given = attributes(node)

@@ -26,6 +26,7 @@ from ..building.checks import check_layers
 from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, Place
 from ..fragments.fragments import Fragment, label
+from ..fragments.lowering import refuses
 from ..fragments.quantisation import quantisation
 from ..reading.cut import cut
 from ..reading.errors import UnsupportedError
@@ -41,15 +42,12 @@ _REMEDY = (
 )
 
 
+@refuses(
+    f"no convolution gives the codes of some channel, as they lie on no line or are rounded in between, "
+    f"and tables of channels take more than {MOST_PIECES:,} pieces"
+)
 def lower_of_channels(build: Build, fragment: Fragment) -> None:
-    """Add the layer of pointwise operators with a value for each channel.
-
-    Raises
-    ------
-    UnsupportedError
-        If no convolution gives the codes of some channel, as they lie on no line or are rounded in between, and tables
-        of channels take more than ``MOST_PIECES`` pieces.
-    """
+    """Add the layer of pointwise operators with a value for each channel."""
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     first_layer, node = len(build.graph.layers), _named(source, fragment)
     place = as_image(build, node, dataclasses.replace(build.places[start], shape=source.shapes[start]))

@@ -13,6 +13,7 @@ from ..building.layout import CHANNELS_FIRST, Place
 from ..building.transposed import geometry_of
 from ..building.trunk import follow_trunk
 from ..fragments.fragments import Fragment, Kind, label
+from ..fragments.lowering import refuses
 from ..lowering.linear import check_zero_point
 from ..reading.errors import SPELL, UnsupportedError
 from ..reading.source import Source
@@ -29,16 +30,14 @@ def check_transposed(source: Source, fragment: Fragment) -> None:
         fragment.reason, fragment.remedy = f"ONNX Runtime computes it in float, and {why}", SPELL
 
 
+@refuses(
+    "some code depends on the order in which ONNX Runtime adds float32 numbers",
+    "its result is moved before it is quantised",
+    "its input has another zero point than it was quantised with",
+    "ONNX Runtime's bytes are not those of the layer on some codes",
+)
 def lower_transposed(build: Build, fragment: Fragment) -> None:
-    """Add the layers of a ConvTranspose whose codes are those of the integer sum.
-
-    Raises
-    ------
-    ModelError, UnsupportedError
-        If some code depends on the order in which ONNX Runtime adds float32 numbers; if its result is moved before it
-        is quantised; if its input has another zero point than it was quantised with; if ONNX Runtime's bytes are not
-        those of the layer on some codes.
-    """
+    """Add the layers of a ConvTranspose whose codes are those of the integer sum."""
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     product, first_layer, graph = read_float_product(source, fragment), len(build.graph.layers), build.graph
     node, given, name = product.node, build.places[start], product.node.output[0]

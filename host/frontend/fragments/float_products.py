@@ -10,6 +10,7 @@ from ..reading.measure import fix_batch, measure
 from ..reading.source import Source
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, label
 from .grouping import find_fragments
+from .lowering import refuses
 
 _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
 _RULES = (
@@ -84,14 +85,9 @@ def _as_given(given: Source, node: NodeProto, doubt: UnsupportedError) -> Unsupp
     return doubt.of(name, f"{own}{doubt.remedy}")
 
 
+@refuses("the model as the user wrote it has float weights in a product")
 def check_weights(given: Source, name: str) -> None:
-    """Refuse float weights, which ONNX Runtime would quantise itself, with a zero point.
-
-    Raises
-    ------
-    ModelError
-        If the model as the user wrote it has float weights in a product.
-    """
+    """Refuse float weights, which ONNX Runtime would quantise itself, with a zero point."""
     node = given.named.get(name)
     operands = node.input[:2] if node is not None and node.op_type in FLOAT_PRODUCTS else ()
     for operand in operands:

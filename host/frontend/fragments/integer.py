@@ -13,7 +13,7 @@ from ..reading.measure import fix_batch, measure
 from ..reading.parse import QUANTISE
 from ..reading.source import Source
 from .fragments import label
-from .lowering import Lowering, Runs
+from .lowering import Lowering, Runs, refuses
 
 INTEGER = ("ConvInteger", "MatMulInteger")
 #: Results that one sum is put together from, at most; each costs an output channel. Enough for any code by any weight.
@@ -22,6 +22,10 @@ MOST_RESULTS = 128
 _STEPS = 255
 
 
+@refuses(
+    "weights or zero points are computed, or do not fit",
+    f"the sums take more values than {MOST_RESULTS:,} results of 8 bits",
+)
 def replace_integer_products(source: Source) -> Source:
     """Write every ConvInteger and MatMulInteger as a product with results of 8 bits, and their sum.
 
@@ -36,12 +40,6 @@ def replace_integer_products(source: Source) -> Source:
     -------
     Source
         Not measured; ``source`` itself where there are no such operators.
-
-    Raises
-    ------
-    ModelError
-        If weights or zero points are computed, or do not fit; if the sums take more values than ``MOST_RESULTS``
-        results of 8 bits.
     """
     if not any(node.op_type in INTEGER for node in source.model.graph.node):
         return source

@@ -5,8 +5,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, TypeVar, cast
 
 from ...graph import Layer
+
+#: The attribute of a function that holds what :func:`refuses` stated of it.
+_REFUSALS = "refusals"
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Runs(enum.Enum):
@@ -25,14 +30,14 @@ class Lowering:
     Attributes
     ----------
     lower : callable
-        Its docstring says under Raises what is refused; a name of a constant in double backquotes stands for its value.
+        Adds the layers, or refuses the operators: :func:`refuses` says when.
     operators : tuple of str
         By their names in ONNX, or in the domains that ONNX Runtime, QONNX or Lutterfly have for them.
     runs : Runs
     layers : tuple of type
         Kinds of layers that it adds, each of which a fragment may need.
     checks : tuple of callable
-        What refuses operators before they are lowered; their docstrings count as well.
+        Functions that refuse operators before these are lowered, marked by :func:`refuses` as well.
     moves : bool
         Whether it finds elements wherever layout operators have moved them.
     title : str
@@ -46,3 +51,33 @@ class Lowering:
     checks: tuple[Callable[..., object], ...] = ()
     moves: bool = False
     title: str = ""
+
+
+def refuses(*clauses: str) -> Callable[[_Function], _Function]:
+    """State when a function refuses operators, for the list of supported operators.
+
+    Parameters
+    ----------
+    clauses : str
+        Each continues "Refused if". The function raises a ``ModelError`` or an ``UnsupportedError`` in these cases.
+    """
+
+    def mark(function: _Function) -> _Function:
+        vars(function)[_REFUSALS] = clauses
+        return function
+
+    return mark
+
+
+def refusals(function: Callable[..., object]) -> tuple[str, ...]:
+    """The clauses that :func:`refuses` stated of a function.
+
+    Raises
+    ------
+    ValueError
+        If there are none.
+    """
+    try:
+        return cast(tuple[str, ...], vars(function)[_REFUSALS])
+    except KeyError:
+        raise ValueError(f"{function.__qualname__} must be marked with refuses(...), which says when") from None

@@ -20,6 +20,7 @@ from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, Place, image_shape
 from ..building.trunk import follow_trunk
 from ..fragments.fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
+from ..fragments.lowering import refuses
 from ..fragments.quantisation import quantisation_operands
 from ..reading.errors import UnsupportedError
 
@@ -35,15 +36,13 @@ _WHOLE_MAP = (
 _NO_BORDER = "set count_include_pad to 1, or pool without padding"
 
 
+@refuses(
+    "the windows have elements of unequal weight",
+    "it averages over other axes than all rows and columns",
+    "ONNX Runtime's float32 roundings could depend on the order of the elements",
+)
 def lower_average(build: Build, fragment: Fragment) -> None:
-    """Add the layer of an average pooling, and of the max pooling around it.
-
-    Raises
-    ------
-    UnsupportedError
-        If the windows have elements of unequal weight; if it averages over other axes than all rows and columns; if
-        ONNX Runtime's float32 roundings could depend on the order of the elements.
-    """
+    """Add the layer of an average pooling, and of the max pooling around it."""
     node = next(node for node in fragment.nodes if node.op_type in AVERAGE)
     at, start, end = fragment.nodes.index(node), fragment.inputs[0], fragment.outputs[0]
     before, after = (

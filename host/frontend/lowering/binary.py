@@ -22,21 +22,19 @@ from ..building.elements import as_image
 from ..building.kernels import Lowered, lower_product
 from ..building.layout import CHANNELS_FIRST, Place, Shape3, image_shape
 from ..fragments.fragments import Fragment
+from ..fragments.lowering import refuses
 from ..functions.binary_body import BinaryBody
 
 #: Codes to +1 and -1.
 SIGNS = signs(CODES)
 
 
+@refuses(
+    "its input is no feature map with one or two spatial dimensions",
+    "ONNX Runtime's bytes are not those of the layer on some codes",
+)
 def lower_binary(build: Build, fragment: Fragment) -> None:
-    """Add the layers of a binary convolution.
-
-    Raises
-    ------
-    ModelError, UnsupportedError
-        If its input is no feature map with one or two spatial dimensions; if ONNX Runtime's bytes are not those of the
-        layer on some codes.
-    """
+    """Add the layers of a binary convolution."""
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     body, place = build.source.function(node), build.places[start]
     place, first_layer = Place(place.tensor, place.axes, build.source.shapes[start]), len(build.graph.layers)

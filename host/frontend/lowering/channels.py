@@ -13,20 +13,16 @@ from ..building.checks import check_layers
 from ..building.elements import settle_inputs
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from ..fragments.fragments import CONCAT, SLICE, Fragment, label
+from ..fragments.lowering import refuses
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
 from .arranging import lower_joined, lower_parts
 from .past import ancestors, tabulate_past
 
 
+@refuses("it joins a constant")
 def lower_concat(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a concatenation.
-
-    Raises
-    ------
-    UnsupportedError
-        If it joins a constant.
-    """
+    """Add the layer of a concatenation."""
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in CONCAT)
     operands = list(node.input[2::3] if node.op_type == "QLinearConcat" else node.input)
@@ -55,14 +51,9 @@ def lower_concat(build: Build, fragment: Fragment) -> None:
     check_layers(build, fragment, first_layer)
 
 
+@refuses("what it takes is no constant")
 def lower_slice(build: Build, fragment: Fragment) -> None:
-    """Add a layer for each output of a Split or Slice, and for each table after it.
-
-    Raises
-    ------
-    UnsupportedError
-        If what it takes is no constant.
-    """
+    """Add a layer for each output of a Split or Slice, and for each table after it."""
     source, first_layer = build.source, len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in SLICE)
     place = _place_of(build, node.input[0])

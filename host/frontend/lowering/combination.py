@@ -16,18 +16,16 @@ from ..building.checks import check_layers, random_codes, table_of
 from ..building.layout import Place, same_order
 from ..fragments.classify import combines
 from ..fragments.fragments import Fragment
+from ..fragments.lowering import refuses
 from ..reading.cut import cut
 
 
+@refuses(
+    "its inputs are not all functions of one tensor, code by code",
+    "ONNX Runtime's result for a code depends on its position",
+)
 def lower_combination(build: Build, fragment: Fragment) -> None:
-    """Add the table of a fragment, from the tensor that all its inputs are functions of.
-
-    Raises
-    ------
-    UnsupportedError
-        If its inputs are not all functions of one tensor, code by code; if ONNX Runtime's result for a code depends on
-        its position.
-    """
+    """Add the table of a fragment, from the tensor that all its inputs are functions of."""
     source, end, first_layer = build.source, fragment.outputs[0], len(build.graph.layers)
     root = single_origin(build, fragment)
     if root is None:

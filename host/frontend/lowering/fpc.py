@@ -8,18 +8,16 @@ from ..building.checks import check_layers
 from ..building.elements import as_image
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place
 from ..fragments.fragments import Fragment, label
+from ..fragments.lowering import refuses
 from ..reading.errors import UnsupportedError
 
 
+@refuses(
+    "its input is no feature map with one or two spatial dimensions",
+    "ONNX Runtime's bytes are not those of the layer on some codes",
+)
 def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a fast pointwise convolution.
-
-    Raises
-    ------
-    UnsupportedError
-        If its input is no feature map with one or two spatial dimensions; if ONNX Runtime's bytes are not those of the
-        layer on some codes.
-    """
+    """Add the layer of a fast pointwise convolution."""
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     body, place = build.source.function(node), build.places[start]
     place = Place(place.tensor, place.axes, build.source.shapes[start])

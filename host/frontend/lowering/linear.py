@@ -16,6 +16,7 @@ from ..building.checks import check_layers
 from ..building.kernels import lower_product, lower_spatial
 from ..building.layout import Place
 from ..fragments.fragments import Fragment, Kind, label
+from ..fragments.lowering import refuses
 from ..reading.errors import ONE_TYPE, ModelError
 from ..reading.source import Source
 
@@ -32,15 +33,13 @@ class _Operands:
 _POSITIONS = {"QLinearConv": _Operands(3, 8, 6), "QGemm": _Operands(3, 6, 7), "QLinearMatMul": _Operands(3, 9, 6)}
 
 
+@refuses(
+    "it multiplies two activations",
+    "weights are computed, not int8, of more than two spatial dimensions or a stack of matrices, or have a zero point",
+    "it transposes its activation, or has its channels last",
+)
 def check_linear(source: Source, fragment: Fragment) -> None:
-    """Check that the accelerator can compute a product as ONNX Runtime does.
-
-    Raises
-    ------
-    ModelError
-        If it multiplies two activations; if weights are computed, are not int8, have a zero point, more than two
-        spatial dimensions, or are a stack of matrices; if it transposes its activation, or has its channels last.
-    """
+    """Check that the accelerator can compute a product as ONNX Runtime does."""
     name, node = source.name, fragment.main
     if len(source.dynamic_inputs(node)) > 1:
         raise ModelError(
@@ -79,14 +78,10 @@ def check_linear(source: Source, fragment: Fragment) -> None:
         )
 
 
+@refuses("some products read int8 codes and others uint8 codes")
 def check_one_type(source: Source, fragments: list[Fragment]) -> None:
     """Check that all products read codes of one type: what ONNX Runtime needs for exact sums of the one (see
     ``host/model/reference.py``) it has no kernels for with the other.
-
-    Raises
-    ------
-    ModelError
-        If some products read int8 codes and others uint8 codes.
     """
     first: dict[str, Fragment] = {}
     for fragment in fragments:
@@ -102,16 +97,13 @@ def constant(source: Source, node: NodeProto, position: int) -> np.ndarray | Non
     return source.constants.get(node.input[position]) if position < len(node.input) else None
 
 
+@refuses(
+    "its input has another zero point than it was quantised with",
+    "its input is no feature map with one or two spatial dimensions and no rows of its features",
+    "ONNX Runtime's bytes are not those of the layer on some codes",
+)
 def lower_linear(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a fragment that :func:`check_linear` accepts.
-
-    Raises
-    ------
-    ModelError, UnsupportedError
-        If its input has another zero point than it was quantised with; if its input is no feature map with one or two
-        spatial dimensions and no rows of its features; if ONNX Runtime's bytes are not those of the layer on some
-        codes.
-    """
+    """Add the layer of a fragment that :func:`check_linear` accepts."""
     node, start, end = fragment.main, fragment.inputs[0], fragment.outputs[0]
     place, first_layer = build.places[start], len(build.graph.layers)
     place = Place(place.tensor, place.axes, build.source.shapes[start])

@@ -13,6 +13,7 @@ from ..building.build import Build
 from ..building.checks import check_layers
 from ..building.elements import Elements, add_arrangement, channels_of, elements_of, place_with
 from ..fragments.fragments import AVERAGE, LAYOUT, POINTWISE, POOLING, Fragment, label
+from ..fragments.lowering import refuses
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
 from .linear import multiplier_of
@@ -47,14 +48,9 @@ class _Result(NamedTuple):
     size: tuple[int, int]
 
 
+@refuses("an operand has another zero point than 0", "it is a vector")
 def lower_matrix_product(build: Build, fragment: Fragment) -> None:
-    """Add a layer for each product of a stack, whose results are channels side by side.
-
-    Raises
-    ------
-    UnsupportedError
-        If an operand has another zero point than 0; if it is a vector.
-    """
+    """Add a layer for each product of a stack, whose results are channels side by side."""
     source, node, end = build.source, fragment.main, fragment.outputs[0]
     first_layer = len(build.graph.layers)
     left, right = _operands(build, node)

@@ -13,6 +13,7 @@ from ..building.build import Build, attributes
 from ..building.checks import check_layers
 from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, same_order
 from ..fragments.fragments import PAD, Fragment, label
+from ..fragments.lowering import refuses
 from ..fragments.quantisation import quantisation
 from ..reading.errors import UnsupportedError
 from ..reading.source import Source
@@ -22,14 +23,9 @@ from .past import tabulate_past
 Pads = tuple[int, int, int, int]
 
 
+@refuses("its pads are no constants")
 def lower_pad(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a Pad, and a table in front of it where the fragment changes codes.
-
-    Raises
-    ------
-    UnsupportedError
-        If its pads are no constants.
-    """
+    """Add the layer of a Pad, and a table in front of it where the fragment changes codes."""
     source, start, end, first_layer = build.source, fragment.inputs[0], fragment.outputs[0], len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in PAD)
     order, pads = _border(build, node, build.places[start])

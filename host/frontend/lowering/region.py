@@ -18,6 +18,7 @@ from ..building.elements import channels_of
 from ..building.layout import Place
 from ..building.trunk import follow_layouts, follow_trunk
 from ..fragments.fragments import POOLING, QUANTISERS, TRANSPARENT, Fragment, label
+from ..fragments.lowering import refuses
 from ..fragments.moves import is_choice, is_layout, is_move
 from ..fragments.quantisation import quantisation
 from ..reading.cut import cut
@@ -25,17 +26,16 @@ from ..reading.errors import UnsupportedError
 from ..reading.source import Source
 
 
+@refuses(
+    "a layout operator or pooling stands in one branch alone",
+    "pooling on codes is not exact, as operators before and after it both decrease somewhere",
+    "an operand is no scalar",
+    "ONNX Runtime's result for a code depends on its position",
+)
 def lower_region(build: Build, fragment: Fragment) -> None:
     """Add the layers of a region: max pooling, a table, max pooling; each only where there is one.
 
     Moves of elements stand after the table, which may then be part of the layer in front of it.
-
-    Raises
-    ------
-    UnsupportedError
-        If a layout operator or pooling stands in one branch alone; if pooling on codes is not exact, as operators
-        before and after it both decrease somewhere; if an operand is no scalar; if ONNX Runtime's result for a code
-        depends on its position.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     steps = [node for node in fragment.nodes if _is_step(source, node)]

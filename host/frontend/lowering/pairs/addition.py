@@ -9,19 +9,18 @@ from .....golden.numerics.addition import PAIRS, UNSIGNED_OFFSET, add, sum_table
 from ....graph import Add
 from ...building.build import Build
 from ...fragments.fragments import ADDITION, Fragment, label
+from ...fragments.lowering import refuses
 from ...reading.errors import UnsupportedError
 from .operands import add_checked, check_types, lie_alike, operands_of, reached, tabulate_pairs
 
 
+@refuses(
+    "the operands have other types",
+    "none has the shape of the result",
+    "the sum of two tables is not what ONNX Runtime computes for every pair of codes",
+)
 def lower_addition(build: Build, fragment: Fragment) -> None:
-    """Add the layer of an addition, with a fused Relu or Clip.
-
-    Raises
-    ------
-    UnsupportedError
-        If the operands have other types; if none has the shape of the result; if the sum of two tables is not what ONNX
-        Runtime computes for every pair of codes.
-    """
+    """Add the layer of an addition, with a fused Relu or Clip."""
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in ADDITION)
     names, scales, zero_points = operands_of(source, fragment, node)

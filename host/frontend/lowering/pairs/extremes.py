@@ -9,6 +9,7 @@ from ....graph.tabulate import CODES
 from ...building.build import Build
 from ...building.layout import Place
 from ...fragments.fragments import EXTREMES, Fragment, label
+from ...fragments.lowering import refuses
 from ...reading.errors import UnsupportedError
 from .operands import add_checked, check_types, lie_alike, operands_of, tabulate_pairs
 
@@ -16,15 +17,14 @@ from .operands import add_checked, check_types, lie_alike, operands_of, tabulate
 _TURNED = ~CODES
 
 
+@refuses(
+    "the operands have other types",
+    "none has the shape of the result",
+    "what ONNX Runtime computes is no choice between codes",
+)
 def lower_extreme(build: Build, fragment: Fragment) -> None:
     """Add the layer of a maximum, and tables in front of it where an operand's codes stand for other numbers than those
     of the result. A minimum is the maximum of codes whose order is turned around.
-
-    Raises
-    ------
-    UnsupportedError
-        If the operands have other types; if none has the shape of the result; if what ONNX Runtime computes is no
-        choice between codes.
     """
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in EXTREMES)

@@ -8,19 +8,18 @@ from ...building.build import Build
 from ...building.elements import as_image
 from ...building.layout import Place, image_shape
 from ...fragments.fragments import MULTIPLICATION, Fragment, label
+from ...fragments.lowering import refuses
 from ...reading.errors import UnsupportedError
 from .operands import add_checked, check_types, lie_alike, operands_of, reached, tabulate_pairs
 
 
+@refuses(
+    "the operands have other types",
+    "none has the shape of the result",
+    "what ONNX Runtime computes is not one scaling of all products",
+)
 def lower_multiplication(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a product, with a fused Relu or Clip.
-
-    Raises
-    ------
-    UnsupportedError
-        If the operands have other types; if none has the shape of the result; if what ONNX Runtime computes is not one
-        scaling of all products.
-    """
+    """Add the layer of a product, with a fused Relu or Clip."""
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in MULTIPLICATION)
     names, scales, zero_points = operands_of(source, fragment, node)

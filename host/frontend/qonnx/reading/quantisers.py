@@ -15,6 +15,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from ...building.build import attributes
 from ...fragments.fragments import label
+from ...fragments.lowering import refuses
 from ...reading.errors import ModelError
 
 DOMAINS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
@@ -103,6 +104,10 @@ def is_qonnx(model: onnx.ModelProto) -> bool:
     return any(node.domain in DOMAINS for node in model.graph.node)
 
 
+@refuses(
+    "it is another operator of QONNX' domains",
+    "zero point or bit width are no whole constants, or a rounding mode is none of those that ONNX has an operator for",
+)
 def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarray]) -> Quantiser:
     """Read a node of QONNX' domains.
 
@@ -113,12 +118,6 @@ def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarra
     node : NodeProto
     constants : mapping of str to array
         What is known of its inputs.
-
-    Raises
-    ------
-    ModelError
-        If it is another operator of QONNX' domains; if zero point or bit width are no whole constants, or a rounding
-        mode is none of those that ONNX has an operator for.
     """
     place = f"{name}: {label(node)}"
     if node.op_type not in (*BIPOLAR, *INTEGER):
