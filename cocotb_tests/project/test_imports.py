@@ -38,8 +38,7 @@ ORDER = {
     "host": "files board model graph frontend quantize program compiler driver simulation"
     " handoff link uio twin backend session report transfer supported command",
     "host/compiler": "lower rewrite layout schedule clock cluster outcome",
-    "host/frontend": "reading fragments functions building lowering floats qonnx fusing",
-    "host/frontend/qonnx": "reading fitting writing",
+    "host/frontend": "functions lowering qonnx",
     "host/quantize/rewriting": "norms recurrent",
     "synth": "netlist mapped placed",
     "train": "layers channels preparing schedules exporting",

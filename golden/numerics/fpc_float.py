@@ -35,7 +35,7 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     Returns
     -------
     int8[..., outputs]
-        See :func:`.fpc.fast_pointwise`.
+        See :func:`.functions.fast_pointwise`.
     """
     pixels = codes.reshape(-1, codes.shape[-1])
     result = np.empty((len(pixels), len(finish.bias)), np.int8)

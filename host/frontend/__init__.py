@@ -8,35 +8,24 @@ from dataclasses import dataclass, field
 from ..graph import Graph
 from ..graph.evaluate import Row, describe
 from ..model.model import Model
-from ..model.model_graph import QUANTISER
+from ..model.model_graph import INTEGER_PRODUCTS, QUANTISER
 from ..model.whole_samples import with_axis
-from .building.build import Build
-from .building.elements import settle_inputs, settle_output
-from .floats.float_sums import read_float_product
-from .floats.transposed import check_transposed
-from .fragments.classify import classify
-from .fragments.constants import deliver_constants
-from .fragments.float_products import check_weights, explain_float
-from .fragments.fragments import INTEGER_PRODUCTS, PRODUCTS, Fragment, Kind
-from .fragments.grouping import find_fragments
-from .fragments.integer import INTEGER_LOWERING
-from .fragments.partition import partition
-from .fragments.wide import check_wide
-from .functions.executed import follow
-from .fusing.fuse import compose_tables, fuse_tables
-from .fusing.signs import pack_signs, share_signs
-from .lowering.code_clips import clip_ahead
+from .build import Build
+from .classify import check_wide, classify, partition
+from .elements import settle_inputs, settle_output
+from .fragments import PRODUCTS, Fragment, Kind, deliver_constants, find_fragments
+from .functions.functions import follow
+from .integer_products import INTEGER_LOWERING, check_weights, explain_float
+from .lowering.copies import merge_pads
+from .lowering.float_products import check_transposed, read_float_product
 from .lowering.inputs import place_input
-from .lowering.linear import check_linear, check_one_type
-from .lowering.padding import merge_pads
+from .lowering.products import check_linear, check_one_type
 from .lowering.space_to_batch import merge_dilations
+from .lowering.tables import clip_ahead, compose_tables, fuse_tables, pack_signs, share_signs
 from .lowerings import LOWERINGS
+from .parse import check_file, fix_batch, measure, parse
 from .qonnx import notes_of, rewrite
-from .reading.cut import cut_between
-from .reading.errors import ModelError, UnsupportedError, without_quantising
-from .reading.measure import fix_batch, measure
-from .reading.parse import check_file, parse
-from .reading.source import Source
+from .source import ModelError, Source, UnsupportedError, cut_between, without_quantising
 
 __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 

@@ -6,8 +6,10 @@ from ..graph import (
     Add,
     Arrange,
     AveragePool,
+    BinaryConvolution,
     Concat,
     Convolution,
+    FastPointwise,
     MatrixProduct,
     Maximum,
     Multiply,
@@ -16,22 +18,17 @@ from ..graph import (
     Rearrange,
     Slice,
 )
-from .building.build import Build
-from .building.elements import add_arrangement
-from .building.trunk import follow_layout
-from .floats.float_lowering import lower_float_product
-from .floats.float_operands import MATRICES
-from .floats.float_sums import CONVOLUTIONS, read_float_product
-from .floats.of_channels import lower_of_channels
-from .floats.transposed import lower_transposed
-from .fragments.float_products import check_weights
-from .fragments.fragments import (
+from ..model.functions import binary_function, fpc_function
+from ..model.model_graph import INTEGER_PRODUCTS
+from .build import Build
+from .classify import is_layout
+from .elements import add_arrangement, follow_layout
+from .fragments import (
     ADDITION,
     AVERAGE,
     CHOICE,
     CONCAT,
     EXTREMES,
-    INTEGER_PRODUCTS,
     LAYOUT,
     MULTIPLICATION,
     NORMALISATION,
@@ -43,20 +40,47 @@ from .fragments.fragments import (
     Fragment,
     Kind,
 )
-from .fragments.lowering import Lowering, Runs, refuses
-from .fragments.moves import is_layout
+from .functions.binary_body import BinaryBody
+from .functions.fpc_body import FastPointwiseBody
+from .integer_products import check_weights
 from .lowering.averaging import lower_average
-from .lowering.channels import lower_concat, lower_slice
-from .lowering.combination import lower_combination, table_or
-from .lowering.function_layers import FUNCTIONS, lower_function
-from .lowering.linear import check_linear, check_one_type, lower_linear
-from .lowering.matrix_product import PRODUCTS_OF_TWO, lower_matrix_product
-from .lowering.padding import lower_pad
-from .lowering.pairs.addition import lower_addition
-from .lowering.pairs.extremes import lower_extreme
-from .lowering.pairs.multiplication import lower_multiplication
-from .lowering.pairs.subtraction import lower_subtraction
-from .lowering.region import lower_region
+from .lowering.copies import lower_concat, lower_pad, lower_slice
+from .lowering.float_products import (
+    CONVOLUTIONS,
+    MATRICES,
+    lower_float_product,
+    lower_of_channels,
+    lower_transposed,
+    read_float_product,
+)
+from .lowering.functions import lower_binary, lower_fast_pointwise
+from .lowering.lowering import Lowering, Runs, refuses
+from .lowering.pairs import lower_addition, lower_extreme, lower_multiplication, lower_subtraction
+from .lowering.products import PRODUCTS_OF_TWO, check_linear, check_one_type, lower_linear, lower_matrix_product
+from .lowering.tables import lower_combination, lower_region, table_or
+from .source import LayerBody
+
+# Lower functions of the model that are layers, each kind by what its body is.
+
+FUNCTIONS: dict[type[LayerBody], Lowering] = {
+    FastPointwiseBody: Lowering(
+        lower_fast_pointwise, (fpc_function.NAME,), Runs.LAYER, (FastPointwise,), title="fast pointwise convolution"
+    ),
+    BinaryBody: Lowering(
+        lower_binary, (binary_function.NAME,), Runs.LAYER, (BinaryConvolution,), title="binary convolution"
+    ),
+}
+
+
+def lower_function(build: Build, fragment: Fragment) -> None:
+    """Add the layers of a function.
+
+    Raises
+    ------
+    ModelError, UnsupportedError
+        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
+    """
+    FUNCTIONS[type(build.source.function(fragment.main))].lower(build, fragment)
 
 
 @refuses("indices are no constants")

@@ -9,14 +9,13 @@ from onnx import defs
 
 from ..graph import Layer
 from ..model.functions.onnx_function import DOMAIN
-from .building.trunk import STEPS
-from .fragments.fragments import Kind
-from .fragments.integer import INTEGER_LOWERING
-from .fragments.lowering import Lowering, Runs, refusals
-from .lowering.function_layers import FUNCTIONS
-from .lowerings import LOWERINGS
+from .elements import STEPS
+from .fragments import Kind
+from .integer_products import INTEGER_LOWERING
+from .lowering.lowering import Lowering, Runs, refusals
+from .lowerings import FUNCTIONS, LOWERINGS
 from .qonnx import QONNX_LOWERINGS
-from .qonnx.reading.quantisers import DOMAINS
+from .qonnx.network import DOMAINS
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ..frontend.reading.measure import computed_tensors, expose
 from ..model.arrays import sample_count
+from ..model.model_graph import computed_tensors, expose
 from ..model.runtime import plain_session
 
 

@@ -12,9 +12,8 @@ from onnx import helper
 from onnxruntime.quantization.shape_inference import quant_pre_process
 
 from ..frontend import ModelError
-from ..frontend.reading.measure import fix_batch, measure
-from ..frontend.reading.parse import check_file, check_inputs
-from ..frontend.reading.source import Source
+from ..frontend.parse import check_file, check_inputs, fix_batch, measure
+from ..frontend.source import Source
 from ..model.arrays import check_feeds, describe_model
 from ..model.as_read import reads
 from ..model.model import Model

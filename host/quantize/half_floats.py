@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, ValueInfoProto, numpy_helper
 
-from ..frontend.reading.parse import check_file
+from ..frontend.parse import check_file
 from ..model.model import Model
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)

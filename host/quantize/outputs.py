@@ -14,7 +14,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.quantization.quant_utils import compute_scale_zp
 
-from ..frontend.fragments.fragments import FLOAT_PRODUCTS, LAYOUT, POINTWISE
+from ..frontend.fragments import FLOAT_PRODUCTS, LAYOUT, POINTWISE
 from ..model.model_graph import free_name, tensor_names
 from .alike import range_override, ranges
 

@@ -7,8 +7,7 @@ from collections.abc import Container, Iterator
 import onnx
 from onnx import NodeProto
 
-from ..frontend.fragments.constants import has_elements
-from ..frontend.fragments.fragments import EXTREMES, MULTIPLICATION, POINTWISE, SUBTRACTION
+from ..frontend.fragments import EXTREMES, MULTIPLICATION, POINTWISE, SUBTRACTION, has_elements
 
 #: What is quantised, unless it is a function of one tensor.
 _TABLES = (*SUBTRACTION, *MULTIPLICATION, *EXTREMES)

@@ -18,7 +18,7 @@ from onnxruntime import quantization
 
 from ..files.progress import Progress, silent
 from ..frontend import ModelError
-from ..frontend.fragments.fragments import LAYOUT
+from ..frontend.fragments import LAYOUT
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model

@@ -13,8 +13,8 @@ import pytest
 
 from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.reading.errors import FOLD, REWRITE, SPELL, without_quantising
-from lutterfly.host.frontend.reading.parse import QUANTISE
+from lutterfly.host.frontend.parse import QUANTISE
+from lutterfly.host.frontend.source import FOLD, REWRITE, SPELL, without_quantising
 from lutterfly.host.quantize import quantize
 
 WEIGHTS = np.random.default_rng(0).normal(size=(4, 3, 3, 3)).astype(np.float32)

@@ -2,7 +2,7 @@
 
 A max pooling would need the least code there instead. It reads no border: it runs in border classes, see
 :mod:`.border_classes`. A binary tensor has no zero point: its border is +1 where all consumers want that, and else -1,
-for which :mod:`.binary` corrects.
+for which :mod:`.functions` corrects.
 """
 
 from __future__ import annotations

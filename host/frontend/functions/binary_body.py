@@ -14,7 +14,7 @@ from onnx import FunctionProto, NodeProto, TensorProto
 from ....golden.numerics.requant import pack_parameters, requantise
 from ...graph import Int8
 from ...model.functions.binary_function import EXACT
-from ..reading.layer_body import Geometry
+from ..source import Geometry
 from .body import BodyError, BodyReader, Requantised, code, read_with, shown
 
 _PADS_ITSELF = "a binary map cannot hold; pad with a Pad node in front, whose value is +1 or -1, or 0 for nothing"

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ...model.functions.onnx_function import LEAST_OPSET
-from ..reading.layer_body import LayerBody
+from ..source import LayerBody
 
 
 class BodyError(ValueError):

@@ -15,7 +15,7 @@ from onnx import FunctionProto, NodeProto, TensorProto
 from ....golden.numerics.butterfly import Density, Pattern
 from ....golden.numerics.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, Finish, Stages
 from ...model.functions.fpc_function import GREATEST_VALUE, LEAST_VALUE
-from ..reading.layer_body import Geometry
+from ..source import Geometry
 from .body import BodyError, BodyReader, code, read_with, shown, whole_numbers
 
 

@@ -14,15 +14,22 @@ from onnx import NodeProto
 
 from ....golden.numerics.convolution import average_multiplier
 from ...graph import AveragePool, Window
-from ..building.build import Build, attributes, image_place, window_of
-from ..building.checks import are_powers_of_two, check_layers
-from ..building.elements import as_image
-from ..building.layout import CHANNELS_FIRST, Place, image_shape
-from ..building.trunk import follow_trunk
-from ..fragments.fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
-from ..fragments.lowering import refuses
-from ..fragments.quantisation import quantisation_operands
-from ..reading.errors import UnsupportedError
+from ..build import (
+    CHANNELS_FIRST,
+    Build,
+    Place,
+    are_powers_of_two,
+    attributes,
+    check_layers,
+    image_place,
+    image_shape,
+    window_of,
+)
+from ..classify import quantisation_operands
+from ..elements import as_image, follow_trunk
+from ..fragments import AVERAGE, QUANTISERS, TRANSPARENT, Fragment, label
+from ..source import UnsupportedError
+from .lowering import refuses
 
 _REMEDY = (
     "average the whole map with GlobalAveragePool, give input and output one scale and the window an odd number "

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from onnx import NodeProto
 
-from ..building.build import Build, permutation_of
-from ..building.layout import CHANNELS_FIRST, CHANNELS_LAST, Place, Shape3, image_shape, inverse, transposed
-from ..fragments.fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE, TRANSPOSED
-from ..fragments.moves import is_choice, is_move
-from ..reading.errors import UnsupportedError
-from ..reading.source import Source, size
-from .channels import channel_axis, channels_order
-from .padding import border_order
+from ..build import (
+    CHANNELS_FIRST,
+    CHANNELS_LAST,
+    Build,
+    Place,
+    Shape3,
+    image_shape,
+    inverse,
+    permutation_of,
+    transposed,
+)
+from ..classify import is_choice, is_move
+from ..fragments import AVERAGE, CONCAT, LAYOUT, LINEAR, PAD, POOLING, SLICE, TRANSPOSED
+from ..source import Source, UnsupportedError, size
+from .copies import border_order, channel_axis, channels_order
 
 
 def place_input(build: Build, name: str) -> None:

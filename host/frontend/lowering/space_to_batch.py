@@ -19,9 +19,9 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from ...model.runtime import RUNTIME_ERRORS, plain_session
-from ..fragments.fragments import CHOICE, LAYOUT, NORMALISATION, PAD, POINTWISE, QUANTISERS, TRANSPARENT
-from ..reading.measure import measure
-from ..reading.source import Source
+from ..fragments import CHOICE, LAYOUT, NORMALISATION, PAD, POINTWISE, QUANTISERS, TRANSPARENT
+from ..parse import measure
+from ..source import Source
 
 CONVOLUTIONS = ("Conv", "FusedConv", "QLinearConv")
 _MOVING = (*LAYOUT, *CHOICE, "DepthToSpace", "Slice", "SpaceToDepth")

@@ -13,22 +13,16 @@ from onnx import NodeProto
 
 from ...graph import BinaryConvolution
 from ...model.model import Model
-from ..fragments.fragments import LAYOUT, MAX_POOLING, TRANSPARENT, label
-from ..fragments.lowering import Lowering, Runs
-from ..reading.errors import ModelError
-from ..reading.parse import check_file
-from .reading.chain import Chain, find_chain, is_scalar
-from .reading.network import Network, read_network
-from .reading.operands import check_scale, read_product
-from .reading.product import PRODUCTS, Coded
-from .reading.quantisers import BIPOLAR, INTEGER, Quantiser, is_qonnx, read_quantiser
-from .writing.averages import write_average
-from .writing.codes import write_product_codes
-from .writing.heads import can_count, float_results, write_counted
-from .writing.signs import write_code_signs, write_product_signs
-from .writing.steps import write_step
-from .writing.sums import write_sum
-from .writing.writer import Writer, notes_of
+from ..fragments import LAYOUT, MAX_POOLING, TRANSPARENT, label
+from ..lowering.lowering import Lowering, Runs
+from ..parse import check_file
+from ..source import ModelError
+from .chain import Chain, find_chain, is_scalar
+from .codes import write_average, write_product_codes, write_sum
+from .network import BIPOLAR, INTEGER, Network, Quantiser, is_qonnx, read_network, read_quantiser
+from .products import PRODUCTS, Coded, check_scale, read_product
+from .signs import can_count, float_results, write_code_signs, write_counted, write_product_signs
+from .writer import Writer, notes_of, write_step
 
 __all__ = ["QONNX_LOWERINGS", "notes_of", "rewrite"]
 

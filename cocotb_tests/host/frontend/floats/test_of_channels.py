@@ -9,7 +9,7 @@ from onnx import helper, numpy_helper
 from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.frontend.floats import of_channels
+from lutterfly.host.frontend.lowering import float_products
 from lutterfly.host.session.verify import verify
 
 pytestmark = needs_reference
@@ -130,9 +130,9 @@ def test_channels_of_one_table_are_one_piece() -> None:
 @pytest.mark.regress
 def test_more_tables_than_pieces_are_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     data = network(BENT["PRelu"][0])
-    monkeypatch.setattr(of_channels, "MOST_PIECES", CHANNELS)
+    monkeypatch.setattr(float_products, "MOST_PIECES", CHANNELS)
     import_model(data)
-    monkeypatch.setattr(of_channels, "MOST_PIECES", CHANNELS - 1)
+    monkeypatch.setattr(float_products, "MOST_PIECES", CHANNELS - 1)
     message = (
         rf"no depthwise convolution gives the codes of PRelu 'PRelu_0', and it has {CHANNELS} tables for {CHANNELS} "
         rf"channels, in {CHANNELS} pieces of at most {CHANNELS - 1}; quantise the float model with `lutterfly quantize`"

@@ -11,7 +11,7 @@ from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.fragments.integer import MOST_RESULTS
+from lutterfly.host.frontend.integer_products import MOST_RESULTS
 from lutterfly.host.session.verify import verify
 
 CONFIG = PRESETS["tiny"]

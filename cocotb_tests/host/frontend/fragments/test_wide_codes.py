@@ -14,7 +14,7 @@ from cocotb_tests.support.networks.wide_codes import WIDE, convolved, main_name,
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.frontend.fragments.wide import NARROW, REMEDY
+from lutterfly.host.frontend.classify import NARROW, REMEDY
 from lutterfly.host.graph import Graph, Pointwise
 from lutterfly.host.graph.tabulate import CODES
 from lutterfly.host.session.verify import verify

@@ -13,7 +13,7 @@ from cocotb_tests.support.networks.wide_exports import NETWORKS, SHAPE, quantise
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.fragments.wide import NARROW, REMEDY
+from lutterfly.host.frontend.classify import NARROW, REMEDY
 from lutterfly.host.session.verify import verify
 
 pytestmark = needs_reference

@@ -8,7 +8,7 @@ import pytest
 from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
 from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.building import kernels
+from lutterfly.host.frontend.lowering import products
 from lutterfly.host.graph import Convolution
 
 pytestmark = needs_reference
@@ -67,7 +67,7 @@ def test_one_dimension(auto_pad: str):
 def test_every_convolution_is_compared_with_onnx_runtime(monkeypatch):
     data = convolution("SAME_UPPER", (12, 12), 1, 4)
     import_model(data)
-    monkeypatch.setattr(kernels, "skipped", lambda *_: (0, 0))
+    monkeypatch.setattr(products, "skipped", lambda *_: (0, 0))
     with pytest.raises(
         ModelError,
         match=r"^model: ONNX Runtime gives other bytes for Conv '.*' than its layers "

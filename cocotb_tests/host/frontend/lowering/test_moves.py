@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.building.moves import _COORDINATES, _ROUNDINGS
+from lutterfly.host.frontend.elements import _COORDINATES, _ROUNDINGS
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 

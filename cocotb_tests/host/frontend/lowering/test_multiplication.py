@@ -127,7 +127,7 @@ def test_factors_that_make_the_map_larger_are_refused() -> None:
 
 def test_a_product_that_no_scaling_gives_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """There was none among the 6,000 sets of scales that were tried."""
-    monkeypatch.setattr("lutterfly.host.frontend.lowering.pairs.multiplication.product_scaling", lambda *_: None)
+    monkeypatch.setattr("lutterfly.host.frontend.lowering.pairs.product_scaling", lambda *_: None)
     made = maker("qop")
     excited(made, swap=False)
     found = refusal(made)

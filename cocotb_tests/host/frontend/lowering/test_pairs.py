@@ -106,7 +106,7 @@ def refusal(made: Maker) -> str:
 
 def test_a_difference_that_no_tables_give_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """As with scales of few digits, of which many sums are near a half."""
-    monkeypatch.setattr("lutterfly.host.frontend.lowering.pairs.subtraction.difference_tables", lambda *_: None)
+    monkeypatch.setattr("lutterfly.host.frontend.lowering.pairs.difference_tables", lambda *_: None)
     found = refusal(combined("Sub"))
     assert "no two tables that were tried give ONNX Runtime's code for every pair of codes of Sub" in found
     assert found.endswith("choose other scales")
@@ -114,5 +114,5 @@ def test_a_difference_that_no_tables_give_is_refused(monkeypatch: pytest.MonkeyP
 
 def test_what_is_no_choice_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     total = np.add.outer(np.arange(-128, 128) // 2, np.arange(-128, 128) // 2).astype(np.int8)
-    monkeypatch.setattr("lutterfly.host.frontend.lowering.pairs.extremes.tabulate_pairs", lambda *_: total)
+    monkeypatch.setattr("lutterfly.host.frontend.lowering.pairs.tabulate_pairs", lambda *_: total)
     assert "ONNX Runtime computes something else for Max" in refusal(combined("Max"))

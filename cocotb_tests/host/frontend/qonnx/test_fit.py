@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.host.frontend.qonnx.fitting.fit import _requantised, find_multiplier
+from lutterfly.host.frontend.qonnx.fit import _requantised, find_multiplier
 
 
 @pytest.mark.parametrize("slope", [0.8, 1.2])

@@ -26,7 +26,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.command import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.qonnx import rewrite
-from lutterfly.host.frontend.qonnx.fitting import wanted as wanted_codes
+from lutterfly.host.frontend.qonnx import thresholds as wanted_codes
 from lutterfly.host.graph import BinaryConvolution, Convolution, Graph, Pointwise
 from lutterfly.host.model import reference
 from lutterfly.host.model.model import Model

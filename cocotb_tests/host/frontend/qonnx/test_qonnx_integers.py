@@ -12,9 +12,8 @@ from onnx import numpy_helper
 from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork, assert_graph, executed_by_qonnx, random_feeds
 from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.host.frontend import ModelError, import_model
-from lutterfly.host.frontend.qonnx import rewrite
-from lutterfly.host.frontend.qonnx.fitting import wanted
-from lutterfly.host.frontend.qonnx.fitting.line import find_line
+from lutterfly.host.frontend.qonnx import rewrite, thresholds
+from lutterfly.host.frontend.qonnx.fit import find_line
 from lutterfly.host.model.model import Model
 
 pytestmark = needs_reference
@@ -148,7 +147,7 @@ def test_a_bias_that_32_bits_do_not_hold():
 @pytest.mark.parametrize("bits", [1.0, 2.0, 8.0])
 def test_limits_between_sums_that_are_evaluated_first(bits: int, monkeypatch):
     # What Clip leaves is less than lies between two of the first sums.
-    monkeypatch.setattr(wanted, "_MOST", 1 << 8)
+    monkeypatch.setattr(thresholds, "_MOST", 1 << 8)
     net = QonnxNetwork((4000,))
     x = net.linear(net.quant("x", INPUT_SCALE), net.integers((16, 4000), WEIGHT_SCALE))
     x = net.add("Clip", x, net.constant(0.0), net.constant(0.6))

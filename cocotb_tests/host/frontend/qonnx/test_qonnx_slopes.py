@@ -182,7 +182,7 @@ def test_codes_of_more_drawn_products():
 @pytest.mark.regress
 def test_a_slope_that_is_off_is_seen(monkeypatch):
     """By one part in a thousand."""
-    import lutterfly.host.frontend.qonnx.fitting.fit as fitting  # noqa: PLC0415
+    import lutterfly.host.frontend.qonnx.fit as fitting  # noqa: PLC0415
 
     right = fitting.find_line
 

@@ -10,12 +10,10 @@ import pytest
 from onnx import helper
 
 from lutterfly.host.frontend import ModelError
-from lutterfly.host.frontend.qonnx.fitting import thresholds
-from lutterfly.host.frontend.qonnx.fitting.fit import fit_scaled
-from lutterfly.host.frontend.qonnx.fitting.thresholds import Way, find_thresholds
-from lutterfly.host.frontend.qonnx.fitting.wanted import Wanted
-from lutterfly.host.frontend.qonnx.fitting.windows import fit_windows
-from lutterfly.host.frontend.qonnx.reading.product import Coded, Product
+from lutterfly.host.frontend.qonnx import thresholds
+from lutterfly.host.frontend.qonnx.fit import fit_scaled, fit_windows
+from lutterfly.host.frontend.qonnx.products import Coded, Product
+from lutterfly.host.frontend.qonnx.thresholds import Wanted, Way, find_thresholds
 from lutterfly.host.graph import Window
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from cocotb_tests.support.networks.qonnx_networks import QonnxNetwork
 from lutterfly.host.frontend import import_model
-from lutterfly.host.frontend.qonnx.fitting import thresholds
-from lutterfly.host.frontend.qonnx.fitting.thresholds import Way, _directions, find_thresholds
-from lutterfly.host.frontend.qonnx.reading.chain import Evaluator
-from lutterfly.host.frontend.qonnx.reading.product import Product
+from lutterfly.host.frontend.qonnx import thresholds
+from lutterfly.host.frontend.qonnx.chain import Evaluator
+from lutterfly.host.frontend.qonnx.products import Product
+from lutterfly.host.frontend.qonnx.thresholds import Way, _directions, find_thresholds
 
 
 @pytest.mark.parametrize("at_once", [2, 3, 5, 11])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lutterfly.host.frontend.qonnx.fitting.wanted import _refined
+from lutterfly.host.frontend.qonnx.thresholds import _refined
 
 SUMS = np.array([-1000, 0, 1000])
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 from onnx import TensorProto, helper
 
-from lutterfly.host.frontend.reading.measure import _spell_reshapes
+from lutterfly.host.frontend.parse import _spell_reshapes
 
 
 def test_every_gather_in_order_becomes_a_reshape() -> None:

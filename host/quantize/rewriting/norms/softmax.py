@@ -6,8 +6,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from ....frontend import ModelError
-from ....frontend.fragments.constants import has_elements
-from ....frontend.fragments.fragments import LAYOUT, POINTWISE
+from ....frontend.fragments import LAYOUT, POINTWISE, has_elements
 from ..float_graph import FloatGraph, Mask, Rewriting, given, spelled
 
 #: Up to it an exponential is less than half a code, and 0 therefore.

@@ -1,1 +1,0 @@
-"""The model cut at its quantised tensors, and what runs where."""

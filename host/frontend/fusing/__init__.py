@@ -1,1 +1,0 @@
-"""What is done to the graph when all layers are there: tables fused, binary tensors packed."""

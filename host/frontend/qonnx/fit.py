@@ -1,0 +1,293 @@
+"""Scale and bias: which numbers of the accelerator's requantisation give wanted codes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ....golden.numerics.requant import pack_parameters, requantise
+from .thresholds import Wanted
+
+# The line on which numbers lie that rise or fall with a sum, where nothing has cut them off.
+
+#: Part of the range beside either end in which numbers count as cut off: more than float32 makes equal ones differ.
+_BESIDE = 2.0**-16
+#: A step that is at least this part of the steepest one is not cut off either.
+_WHOLE = 0.99
+
+
+@dataclass(frozen=True)
+class Line:
+    """``slope * sum + at_zero``."""
+
+    slope: float
+    at_zero: float
+
+    def departure(
+        self, sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64], limits: tuple[float, float]
+    ) -> float:
+        """How far a number is from the line at most, both cut off at the limits and where the numbers are."""
+        ends = max(limits[0], real.min()), min(limits[1], real.max())
+        return float(np.abs(np.clip(self.slope * sums + self.at_zero, *ends) - np.clip(real, *ends)).max())
+
+
+def find_line(sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]) -> Line:
+    """Fit a line to what is not cut off, by least squares.
+
+    Parameters
+    ----------
+    sums : int64[n]
+        Rising.
+    real : float64[n]
+        Computed in float32. What that rounds may be some per cent of a step from one sum to the next, or all of it; of
+        the whole range it is nothing.
+    """
+    sums, real = _uncut(sums, real)
+    middle, level = sums.mean(), real.mean()
+    across = sums - middle
+    square = across @ across
+    slope = float(across @ (real - level) / square) if square else 0.0
+    return Line(slope, float(level - slope * middle))
+
+
+def _uncut(
+    sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The sums whose numbers are not cut off, and the numbers."""
+    low, high = real.min(), real.max()
+    margin = (high - low) * _BESIDE
+    inside = np.flatnonzero((real > low + margin) & (real < high - margin))
+    if len(inside) < 2:
+        # Relu and limits leave a step or two. What is cut in part is less steep.
+        slopes = np.abs(np.diff(real) / np.diff(sums))
+        whole = np.flatnonzero(slopes >= slopes.max(initial=0) * _WHOLE)
+        inside = np.union1d(whole, whole + 1) if len(whole) else np.array([0])
+    return sums[inside], real[inside]
+
+
+#: Biases that are tried around the real one.
+NEIGHBOURS = (0, -1, 1)
+#: A constant code is a bias that sums of up to 2**19 do not change.
+CONSTANT = 1 << 20
+#: Magnitudes of sums and biases together lie below it: the accelerator's have 32 bits.
+_MOST = (1 << 31) - 1
+
+
+@dataclass
+class Affine:
+    """``clip(rint(f32(factor * sum + bias) * multiplier) + zero point, low, high)``, for each channel.
+
+    Attributes
+    ----------
+    factor, bias : int64[channels]
+    multiplier : float32[channels]
+    wrong : int64[channels]
+        The farthest that a code is from the wanted one.
+    departure : float64[channels]
+        How far what is rounded is from a line, at most, in codes.
+    is_limited : bool
+        Whether some code would lie beyond the limits, were they not kept.
+    """
+
+    factor: npt.NDArray[np.int64]
+    bias: npt.NDArray[np.int64]
+    multiplier: npt.NDArray[np.float32]
+    wrong: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    departure: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    is_limited: bool = False
+
+
+def empty(channels: int) -> Affine:
+    """Of channels whose codes are their sums."""
+    bias, wrong = np.zeros((2, channels), np.int64)
+    return Affine(np.ones(channels, np.int64), bias, np.ones(channels, np.float32), wrong, np.zeros(channels))
+
+
+def fit_scaled(wanted: Wanted, zero_point: int, *, is_binary: bool = True) -> Affine:
+    """Fit each channel: with the factor 1, or -1 where codes fall.
+
+    Products that are not binary have the factor 0 where all codes are the same. Where their codes are not certain, they
+    have the real scale and the next bias, whatever the codes.
+    """
+    fit = empty(wanted.codes.shape[1])
+    limits = zero_point, wanted.low, wanted.high
+    neighbours = NEIGHBOURS if is_binary or wanted.is_certain else ()
+    for channel in range(len(fit.bias)):
+        sums, codes, real = wanted.channel(channel)
+        if (codes == codes[0]).all():
+            step = CONSTANT if is_binary else 1
+            found = int(is_binary), int(codes[0] - zero_point) * step, np.float32(1 / step)
+        else:
+            line = find_line(sums, real)
+            fit.departure[channel] = line.departure(sums, real, (wanted.low - zero_point, wanted.high - zero_point))
+            found = _scaled(sums, codes, line, limits, neighbours)
+        if found is None:
+            fit.wrong[channel] = _MOST
+            continue
+        fit.factor[channel], fit.bias[channel], fit.multiplier[channel] = found
+        judge(fit, channel, fit.factor[channel] * sums + fit.bias[channel], codes, limits)
+    return fit
+
+
+def _scaled(
+    sums: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    line: Line,
+    limits: tuple[int, int, int],
+    neighbours: Sequence[int],
+) -> tuple[int, int, np.float32] | None:
+    """Factor, bias and multiplier: those that give the codes, if some do, else the real ones, in 32 bits."""
+    factor, slope = (1 if line.slope > 0 else -1), abs(line.slope)
+    if abs(line.at_zero) >= slope * (_MOST - np.abs(sums).max()):
+        return None
+    real_bias = round(line.at_zero / slope)
+    for neighbour in neighbours:
+        found = find_multiplier(factor * sums + real_bias + neighbour, codes, slope, limits)
+        if found is not None:
+            return factor, real_bias + neighbour, found
+    return factor, real_bias, np.float32(slope)
+
+
+def judge(
+    fit: Affine,
+    channel: int,
+    entering: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    limits: tuple[int, int, int],
+) -> None:
+    """How far the codes of a channel are from the wanted ones, and whether limits make a difference."""
+    found = _requantised(entering, fit.multiplier[channel], limits)
+    fit.wrong[channel] = np.abs(found - codes).max()
+    fit.is_limited |= bool((found != _requantised(entering, fit.multiplier[channel], (limits[0], -128, 127))).any())
+
+
+def find_multiplier(
+    entering: npt.NDArray[np.int64], codes: npt.NDArray[np.int64], slope: float, limits: tuple[int, int, int]
+) -> np.float32 | None:
+    """A multiplier that gives the codes, the real one if it does."""
+    zero_point, low, high = limits
+    number, entering_real = codes - zero_point, entering.astype(np.float64)
+    with np.errstate(divide="ignore"):
+        ends = np.stack([(number - 0.5) / entering_real, (number + 0.5) / entering_real])
+    # Beyond a limit any larger magnitude will do, and at 0 any multiplier.
+    cut = np.where(entering >= 0, codes == high, codes == low), np.where(entering >= 0, codes == low, codes == high)
+    below = np.where((entering == 0) | cut[1], -np.inf, ends.min(axis=0)).max()
+    above = np.where((entering == 0) | cut[0], np.inf, ends.max(axis=0)).min()
+    if not below <= above or not np.isfinite(below):
+        candidates = [slope]
+    else:
+        candidates = [slope, (below + min(above, 2 * max(below, slope))) / 2]
+    for candidate in map(np.float32, candidates):
+        if candidate > 0 and (_requantised(entering, candidate, limits) == codes).all():
+            return candidate
+    return None
+
+
+def _requantised(
+    entering: npt.NDArray[np.int64], multiplier: np.float32, limits: tuple[int, int, int]
+) -> npt.NDArray[np.int64]:
+    parameters = pack_parameters(np.zeros(1, np.int32), np.array([multiplier], np.float32))
+    return requantise(entering.astype(np.int32)[:, None], parameters, *limits)[:, 0].astype(np.int64)
+
+
+# Scale and bias in two layers, where no whole bias of one layer gives the wanted codes.
+
+#: Steps of a window: from the least code to the greatest.
+STEPS = 255
+_LARGEST = 127
+_COPIES = (1, 2, 4, 8)
+
+
+@dataclass
+class Windows:
+    """Two layers in a row: the first counts sums in windows of 256, the second gives their codes.
+
+    Where the codes of a channel change over n sums, the count of those that are below the sum is
+
+        sum of clip((factor * sum - least) / step - 255 * i, 0, 255) for i in range(parts)
+
+    and each term is a channel of the first layer. There may be ``copies`` of each, so that the second layer's factors,
+    which have 8 bits, add up to a finer one.
+
+    Attributes
+    ----------
+    parts, copies : int
+    step : int
+        From one sum to the next.
+    factor, least : int64[channels]
+    second : Affine
+        Of the count.
+    """
+
+    parts: int
+    copies: int
+    step: int
+    factor: npt.NDArray[np.int64]
+    least: npt.NDArray[np.int64]
+    second: Affine
+
+    def first_biases(self) -> npt.NDArray[np.int64]:
+        """int64[channels, parts * copies]: of the first layer, whose multiplier is that of one step."""
+        below = STEPS * self.step * np.repeat(np.arange(self.parts), self.copies)
+        return -self.least[:, None] - below
+
+    def second_factors(self) -> npt.NDArray[np.int64]:
+        """int64[channels, parts * copies]: of the second layer, at most 127."""
+        share, rest = np.divmod(self.second.factor[:, None], self.copies)
+        of_copies = share + (np.arange(self.copies) < rest)
+        return np.tile(of_copies, self.parts)
+
+
+def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
+    """Fit two layers, with as few channels between as will do."""
+    channels, step = wanted.codes.shape[1], int(np.diff(wanted.sums).min())
+    factor, least, ways = (np.zeros(channels, np.int64) for _ in range(3))
+    lines, counts, number = [], [], []
+    for channel in range(channels):
+        sums, codes, real = wanted.channel(channel)
+        line = find_line(sums, real)
+        factor[channel] = 1 if line.slope >= 0 else -1
+        changes = np.flatnonzero(codes[1:] != codes[:-1])
+        begin, end = (changes[0], changes[-1] + 1) if len(changes) else (0, 0)
+        least[channel] = (factor[channel] * sums[[begin, end]]).min()
+        ways[channel] = (factor[channel] * sums[[begin, end]]).max() - least[channel]
+        counts.append((factor[channel] * sums - least[channel]) // step)
+        slope = abs(line.slope)
+        lines.append(Line(slope * step, line.at_zero + slope * least[channel]))
+        number.append(codes)
+    parts = max(-(-int(ways.max()) // (step * STEPS)), 1)
+    counts = [np.clip(count, 0, parts * STEPS) for count in counts]
+    limits, second = (zero_point, wanted.low, wanted.high), empty(channels)
+    second.wrong[:] = 1
+    for copies in _COPIES:
+        for channel in np.flatnonzero(second.wrong):
+            found = _second(counts[channel], number[channel], lines[channel], limits, copies)
+            if found is not None:
+                second.factor[channel], second.bias[channel], second.multiplier[channel] = found
+                entering = found[0] * counts[channel] + found[1]
+                judge(second, channel, entering, number[channel], limits)
+        if not second.wrong.any():
+            break
+    return Windows(parts, copies, step, factor, least, second)
+
+
+def _second(
+    counts: npt.NDArray[np.int64],
+    codes: npt.NDArray[np.int64],
+    line: Line,
+    limits: tuple[int, int, int],
+    copies: int,
+) -> tuple[int, int, np.float32] | None:
+    """A factor whose fraction of the bias is near enough to the real one for every code."""
+    if line.slope == 0 or (codes == codes[0]).all():
+        return copies, (int(codes[0]) - limits[0]) * CONSTANT, np.float32(1 / CONSTANT)
+    for factor, neighbour in itertools.product(range(1, _LARGEST * copies + 1), NEIGHBOURS):
+        bias = round(factor * line.at_zero / line.slope) + neighbour
+        found = find_multiplier(factor * counts + bias, codes, line.slope / factor, limits)
+        if found is not None:
+            return factor, bias, found
+    return None

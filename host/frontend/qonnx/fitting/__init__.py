@@ -1,1 +1,0 @@
-"""Integer arithmetic that gives the codes which a QONNX network wants."""

@@ -1,0 +1,271 @@
+"""A QONNX model, measured: its quantisers, its constants, and the shape of every tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from ...model.model import Model
+from ...model.model_graph import keep_inputs, model_inputs
+from ..build import attributes
+from ..fragments import label
+from ..lowering.lowering import refuses
+from ..parse import check_inputs, fix_batch, measure, name_nodes
+from ..source import ModelError, Source
+
+# Quant and BipolarQuant nodes: what they say, and the standard operators that compute them.
+#
+# Source: *QONNX: Representing Arbitrary-Precision Quantized Neural Networks* (arXiv 2206.07527), and the operators'
+# definitions in the qonnx repository (docs/qonnx-custom-ops).
+
+DOMAINS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
+BIPOLAR, INTEGER = ("BipolarQuant",), ("Quant", "IntQuant")
+
+#: The standard operator of each rounding mode, on a number that is not halfway twice: what has no such operator is
+#: refused.
+_ROUNDING = {"ROUND": "Round", "HALF_EVEN": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
+_BITS = 8
+
+
+@dataclass(frozen=True)
+class Quantiser:
+    """A Quant or BipolarQuant node.
+
+    Attributes
+    ----------
+    node : NodeProto
+    scale : str
+        Name of its scale.
+    is_binary : bool
+        Whether its results are +scale and -scale.
+    zero_point : int
+    least, greatest : int
+        Bounds of the rounded number, the zero point added.
+    rounding : str
+        Operator.
+    """
+
+    node: NodeProto
+    scale: str
+    is_binary: bool = True
+    zero_point: int = 0
+    least: int = -1
+    greatest: int = 1
+    rounding: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether numbers with a zero point of its own have 8 bits."""
+        return self.greatest - self.least < 1 << _BITS
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether QuantizeLinear computes its codes: it adds the zero point after the rounding."""
+        is_whole = self.greatest - self.least == (1 << _BITS) - 1
+        return not self.is_binary and is_whole and not self.zero_point and self.rounding == "Round"
+
+    @property
+    def shift(self) -> int:
+        """What int8 codes are less than the numbers: 128 where these are unsigned and reach 128."""
+        return 0 if self.greatest < 1 << _BITS - 1 else 1 << _BITS - 1
+
+    def spell(self, result: str) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
+        """Standard operators, and their constants, that compute ``result`` as the node computes its own."""
+        written: list[NodeProto] = []
+        constants: list[onnx.TensorProto] = []
+
+        def constant(name: str, value: object, dtype: type = np.float32) -> str:
+            constants.append(numpy_helper.from_array(np.array(value, dtype), f"{result} {name}"))
+            return constants[-1].name
+
+        def add(operator: str, name: str, *inputs: str) -> str:
+            output = f"{result} {name}" if name else result
+            written.append(helper.make_node(operator, inputs, [output], f"{self.node.name} {name}".rstrip()))
+            return output
+
+        if self.is_binary:
+            reached = add("GreaterOrEqual", "reached", self.node.input[0], constant("zero", 0))
+            ones = add("Where", "sign", reached, constant("plus", 1), constant("minus", -1))
+            add("Mul", "", ones, self.scale)
+            return written, constants
+        scaled = add("Div", "scaled", self.node.input[0], self.scale)
+        if self.zero_point:
+            scaled = add("Add", "shifted", scaled, constant("zero point", self.zero_point))
+        clipped = add("Clip", "clipped", scaled, constant("least", self.least), constant("greatest", self.greatest))
+        number = add(self.rounding, "number", clipped)
+        if self.zero_point:
+            number = add("Sub", "centred", number, constant("zero point again", self.zero_point))
+        add("Mul", "", number, self.scale)
+        return written, constants
+
+
+def is_qonnx(model: onnx.ModelProto) -> bool:
+    """Whether a model has operators of QONNX."""
+    return any(node.domain in DOMAINS for node in model.graph.node)
+
+
+@refuses(
+    "it is another operator of QONNX' domains",
+    "zero point or bit width are no whole constants, or a rounding mode is none of those that ONNX has an operator for",
+)
+def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarray]) -> Quantiser:
+    """Read a node of QONNX' domains.
+
+    Parameters
+    ----------
+    name : str
+        The model's, for messages.
+    node : NodeProto
+    constants : mapping of str to array
+        What is known of its inputs.
+    """
+    place = f"{name}: {label(node)}"
+    if node.op_type not in (*BIPOLAR, *INTEGER):
+        raise ModelError(
+            f"{name}: the operator of {node.name!r} must be Quant or BipolarQuant, not {node.op_type}; export the "
+            "network with brevitas.export.export_qonnx"
+        )
+    if node.op_type in BIPOLAR:
+        return Quantiser(node, node.input[1])
+    values = [_number(place, node, at, kind, constants) for at, kind in ((2, "zero point"), (3, "bit width"))]
+    for kind, value in zip(("zero point", "bit width"), values, strict=True):
+        if value != int(value):
+            raise ModelError(f"{place}: the {kind} must be a whole number, not {value}; quantise with whole ones")
+    zero_point, bits = map(int, values)
+    given = attributes(node)
+    signed, narrow = bool(given.get("signed", 1)), bool(given.get("narrow", 1))
+    if bits < 1:
+        raise ModelError(f"{place}: the bit width must be at least 1, not {bits}; quantise with 2 to 8 bits")
+    if bits == 1 and signed:
+        if zero_point:
+            raise ModelError(f"{place}: the zero point must be 0 with one bit, not {zero_point}; use BipolarQuant")
+        return Quantiser(node, node.input[1])
+    mode = given.get("rounding_mode", b"ROUND").decode().upper()
+    if mode not in _ROUNDING:
+        raise ModelError(
+            f"{place}: the rounding mode must be {', '.join(_ROUNDING)}, not {mode}; quantise with "
+            "FloatToIntImplType.ROUND"
+        )
+    least = -(1 << bits - 1) + narrow if signed else 0
+    greatest = (1 << bits - 1) - 1 if signed else (1 << bits) - 1 - narrow
+    return Quantiser(node, node.input[1], False, zero_point, least, greatest, _ROUNDING[mode])
+
+
+def _number(place: str, node: NodeProto, at: int, kind: str, constants: Mapping[str, np.ndarray]) -> float:
+    value = constants.get(node.input[at])
+    if value is None or value.size != 1:
+        found = "computed" if value is None else f"of {value.size} values"
+        raise ModelError(f"{place}: the {kind} {node.input[at]!r} must be one constant, not {found}; export it as one")
+    return float(value.item())
+
+
+@dataclass
+class Network:
+    """What the rewriting reads.
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    model : ModelProto
+        As the user gave it, with a name for every node.
+    measured : Source
+        The same with standard operators in place of the quantisers, for a batch of 1.
+    quantisers : dict of str to Quantiser
+        By their results.
+    initializers : list of TensorProto
+        The model's, and those of the standard operators.
+    nodes : list of NodeProto
+        Those of the model that depend on its inputs.
+    producer : dict of str to NodeProto
+        Node of the model that computes a tensor, constants included.
+    """
+
+    name: str
+    model: onnx.ModelProto
+    measured: Source
+    quantisers: dict[str, Quantiser]
+    initializers: list[onnx.TensorProto]
+    nodes: list[NodeProto] = field(default_factory=list)
+    producer: dict[str, NodeProto] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.producer = {name: node for node in self.model.graph.node for name in node.output}
+        self.nodes = [node for node in self.model.graph.node if any(name in self.shapes for name in node.output)]
+
+    @property
+    def constants(self) -> dict[str, np.ndarray]:
+        """Initializers, and what is computed from them alone."""
+        return self.measured.constants
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of every activation, for one sample."""
+        return self.measured.shapes
+
+    def dynamic_inputs(self, node: NodeProto) -> list[str]:
+        """The inputs of a node that are activations."""
+        return self.measured.dynamic_inputs(node)
+
+
+def read_network(model: onnx.ModelProto, name: str) -> Network:
+    """Read a model's quantisers, and measure it.
+
+    Raises
+    ------
+    ModelError
+        If a quantiser or an input cannot be read, or ONNX Runtime cannot run the model.
+    """
+    given = onnx.ModelProto()
+    given.CopyFrom(model)
+    name_nodes(given)
+    # Weights that are listed as inputs, as Brevitas exports them, are constants all the same.
+    keep_inputs(given, [value.name for value in model_inputs(given)])
+    written = {tensor.name: numpy_helper.to_array(tensor) for tensor in given.graph.initializer}
+    written |= {
+        node.output[0]: numpy_helper.to_array(attribute.t)
+        for node in given.graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    quantisers = {
+        node.output[0]: read_quantiser(name, node, written) for node in given.graph.node if node.domain in DOMAINS
+    }
+    measured = Source(name, _spelled(given, quantisers), Model(), qdq=True)
+    initializers = list(measured.model.graph.initializer)
+    check_inputs(measured)
+    fix_batch(measured.model)
+    measure(measured)
+    network = Network(name, given, measured, quantisers, initializers)
+    _check_sizes(network)
+    return network
+
+
+def _check_sizes(network: Network) -> None:
+    for node in network.nodes:
+        for output in node.output:
+            if 0 in network.shapes.get(output, ()):
+                raise ModelError(
+                    f"{network.name}: {label(node)} must give at least one number, not the shape "
+                    f"{list(network.shapes[output])}; export the network for larger inputs"
+                )
+
+
+def _spelled(given: onnx.ModelProto, quantisers: dict[str, Quantiser]) -> onnx.ModelProto:
+    model = onnx.ModelProto()
+    model.CopyFrom(given)
+    del model.graph.node[:], model.graph.value_info[:]
+    for node in given.graph.node:
+        quantiser = quantisers.get(node.output[0])
+        nodes, constants = quantiser.spell(node.output[0]) if quantiser else ([node], [])
+        model.graph.node.extend(nodes)
+        model.graph.initializer.extend(constants)
+    kept = [entry for entry in model.opset_import if entry.domain not in DOMAINS]
+    del model.opset_import[:]
+    model.opset_import.extend(kept)
+    return model

@@ -1,0 +1,223 @@
+"""The model that a QONNX network is rewritten to: nodes, constants and functions, in order of execution."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterable
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper, numpy_helper
+
+from ...model.as_read import reads
+from ...model.functions.binary_function import make_call
+from ...model.functions.binary_function import make_function as make_binary
+from ...model.functions.onnx_function import LEAST_OPSET, add_function
+from ..source import ModelError
+from .network import DOMAINS, Network
+from .products import Coded
+
+_MICROSOFT = "com.microsoft"
+_EXTENSIONS = ("QGemm", "QLinearAdd")
+_NOTE_KEY = "lutterfly.note"
+_OTHER = (
+    "are those of the quantised sums, with whole numbers as biases, and may be by one other than those of QONNX, which "
+    "adds up in float32"
+)
+
+
+def note_in(model: onnx.ModelProto, note: str) -> None:
+    """Note in a model what its user should know."""
+    model.metadata_props.add(key=_NOTE_KEY, value=note)
+
+
+def notes_of(model: onnx.ModelProto) -> list[str]:
+    """What was noted in a model."""
+    return [entry.value for entry in model.metadata_props if entry.key == _NOTE_KEY]
+
+
+class Writer:
+    """What has been written so far.
+
+    Parameters
+    ----------
+    network : Network
+        Its inputs and outputs are those of the model.
+
+    Raises
+    ------
+    ModelError
+        If its operator set is older than binary functions.
+    """
+
+    def __init__(self, network: Network):
+        self._network = network
+        self._model = onnx.ModelProto()
+        self._model.CopyFrom(network.measured.model)
+        given = network.model.graph
+        self._names = itertools.count(1)
+        self._taken = {name for node in self._model.graph.node for name in (*node.input, *node.output)}
+        self._taken |= {name for node in given.node for name in (*node.input, *node.output)}
+        del self._model.graph.node[:], self._model.graph.initializer[:], self._model.graph.value_info[:]
+        for kept, written in ((self._model.graph.input, given.input), (self._model.graph.output, given.output)):
+            del kept[:]
+            kept.extend(written)
+        self._values: dict[str, onnx.TensorProto] = {}
+        self._noted: list[str] = []
+        self.opset = next(entry.version for entry in self._model.opset_import if entry.domain in ("", "ai.onnx"))
+        if self.opset < LEAST_OPSET:
+            raise ModelError(
+                f"{network.name}: the operator set must be at least {LEAST_OPSET}, not {self.opset}; export the "
+                f"network with opset_version={LEAST_OPSET} or later"
+            )
+
+    def name(self, wanted: str) -> str:
+        """A name for a tensor that no other has."""
+        while wanted in self._taken:
+            wanted += "'"
+        self._taken.add(wanted)
+        return wanted
+
+    def constant(self, name: str, value: object, dtype: type = np.float32) -> str:
+        """A constant, by a name like this."""
+        name = self.name(name)
+        self._values[name] = numpy_helper.from_array(np.array(value, dtype, order="C"), name)
+        return name
+
+    def keep(self, nodes: Iterable[NodeProto], constants: Iterable[onnx.TensorProto] = ()) -> None:
+        """Nodes and constants as they are."""
+        self._model.graph.node.extend(nodes)
+        self._values |= {tensor.name: tensor for tensor in constants}
+
+    def add(self, operator: str, inputs: list[str], output: str, node: str, **attributes: object) -> str:
+        """A node, whose only result is returned."""
+        domain = _MICROSOFT if operator in _EXTENSIONS else ""
+        self.keep([helper.make_node(operator, inputs, [output], node, domain=domain, **attributes)])
+        return output
+
+    def quantise(self, values: str, codes: str, scale: np.float32, zero_point: int, node: str) -> str:
+        """int8 codes of values that are multiples of a scale."""
+        return self.add(
+            "QuantizeLinear", [values, *self.quantisation(codes, scale, zero_point)], codes, f"{node} codes"
+        )
+
+    def quantisation(self, name: str, scale: np.float32, zero_point: int) -> tuple[str, str]:
+        """Scale and zero point as constants."""
+        return self.constant(f"{name} scale", scale), self.constant(f"{name} zero point", zero_point, np.int8)
+
+    def note(self, node: str) -> None:
+        """Note a node whose codes may be other ones than in QONNX."""
+        self._noted.append(node)
+
+    def mark(self) -> int:
+        """How many nodes there are."""
+        return len(self._model.graph.node)
+
+    def since(self, mark: int) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
+        """The nodes after a mark, and the constants that they read."""
+        nodes = list(self._model.graph.node)[mark:]
+        _tell_apart(nodes)
+        names = dict.fromkeys(name for node in nodes for name in node.input if name in self._values)
+        return nodes, [self._values[name] for name in names]
+
+    def clip(self, codes: str, result: str, coded: Coded, limits: tuple[int, int], node: str) -> str:
+        """Codes between limits, through their values."""
+        values = self.name(f"{result} values")
+        self.dequantise(coded, values, node)
+        ends = [
+            self.constant(f"{result} {kind}", np.float32(code - coded.zero_point) * coded.scale)
+            for kind, code in zip(("least", "greatest"), limits, strict=True)
+        ]
+        clipped = self.add("Clip", [values, *ends], self.name(f"{result} clipped"), f"{node} limits")
+        return self.quantise(clipped, result, coded.scale, coded.zero_point, f"{node} limits")
+
+    def ones(self, coded: Coded) -> Coded:
+        """Binary codes, whose signs alone count, as +1 and -1; other codes as they are."""
+        if not coded.is_binary:
+            return coded
+        values = self.name(f"{coded.codes} signs")
+        self.dequantise(dataclasses.replace(coded, scale=np.float32(1)), values, f"{coded.codes} signs")
+        codes = self.quantise(values, self.name(f"{coded.codes} ones"), np.float32(1), 0, f"{coded.codes} ones")
+        return Coded(codes, coded.scale)
+
+    def dequantise(self, coded: Coded, values: str, node: str) -> None:
+        """The values of codes."""
+        if not coded.is_binary:
+            parts = self.quantisation(values, coded.scale, coded.zero_point)
+            self.add("DequantizeLinear", [coded.codes, *parts], values, f"{node} values")
+            return
+        plus, minus = self.constant(f"{values} plus", coded.scale), self.constant(f"{values} minus", -coded.scale)
+        number, parts = self.name(f"{values} number"), self.quantisation(f"{values} number", np.float32(1), 0)
+        self.add("DequantizeLinear", [coded.codes, *parts], number, f"{node} number")
+        least = self.constant(f"{values} least", 0)
+        reached = self.add("GreaterOrEqual", [number, least], self.name(f"{values} reached"), f"{node} reached")
+        self.add("Where", [reached, plus, minus], values, f"{node} values")
+
+    def call_binary(self, codes: str, result: str, node: str, weights: np.ndarray, **parts: object) -> str:
+        """The call of a binary convolution."""
+        function = make_binary(weights, name=f"BinaryConv{next(self._names)}", opset=self.opset, **parts)
+        add_function(self._model, function)
+        self.keep([make_call(function, codes, result, node)])
+        return result
+
+    def model(self) -> onnx.ModelProto:
+        """All of it, without nodes and constants that no output depends on."""
+        graph, constants = self._model.graph, self._folded()
+        needed = {value.name for value in graph.output}
+        kept: list[NodeProto] = []
+        for node in reversed(list(graph.node)):
+            if needed & set(node.output) and not set(node.output) <= constants.keys():
+                kept.append(node)
+                needed |= set(reads(node))
+        _tell_apart(kept[::-1])
+        del graph.node[:]
+        graph.node.extend(kept[::-1])
+        graph.initializer.extend(tensor for name, tensor in constants.items() if name in needed)
+        domains = {node.domain for node in graph.node}
+        called = {node.op_type for node in graph.node}
+        functions = [function for function in self._model.functions if function.name in called]
+        del self._model.functions[:]
+        self._model.functions.extend(functions)
+        if _MICROSOFT in domains and all(entry.domain != _MICROSOFT for entry in self._model.opset_import):
+            self._model.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))
+        assert not domains & set(DOMAINS)
+        if self._noted:
+            note_in(self._model, f"codes of {', '.join(self._noted)} {_OTHER}")
+        return self._model
+
+    def _folded(self) -> dict[str, onnx.TensorProto]:
+        """Constants, those that are computed from others included."""
+        constants = self._values | {tensor.name: tensor for tensor in self._network.initializers}
+        for node in self._model.graph.node:
+            if all(name in constants for name in reads(node)) and all(
+                name in self._network.constants for name in node.output
+            ):
+                for name in node.output:
+                    constants[name] = numpy_helper.from_array(self._network.constants[name], name)
+        return constants
+
+
+def _tell_apart(nodes: Iterable[NodeProto]) -> None:
+    """Give each node a name of its own: the first one keeps it."""
+    taken: set[str] = set()
+    for node in nodes:
+        name = node.name
+        numbers = itertools.count(2)
+        while node.name in taken:
+            node.name = f"{name} {next(numbers)}"
+        taken.add(node.name)
+
+
+# Layout operators and max pooling on codes.
+
+
+def write_step(writer: Writer, node: NodeProto, codes: str, result: str) -> str:
+    """A layout operator, or max pooling, of codes instead of their values: the codes rise with them.
+
+    Its other inputs are constants.
+    """
+    copied = helper.make_node(node.op_type, [codes, *node.input[1:]], [result], f"{node.name} codes")
+    copied.attribute.extend(node.attribute)
+    writer.keep([copied])
+    return result

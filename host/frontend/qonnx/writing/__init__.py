@@ -1,1 +1,0 @@
-"""The quantised network that computes what a QONNX network says."""
