@@ -39,7 +39,6 @@ ORDER = {
     " handoff link uio twin backend session report transfer supported command",
     "host/compiler": "lower rewrite layout schedule clock cluster outcome",
     "host/frontend": "functions lowering qonnx",
-    "host/quantize/rewriting": "norms recurrent",
     "synth": "netlist mapped placed",
     "train": "layers channels preparing schedules exporting",
 }

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..files.phrases import table_text
 from ..files.progress import Progress
-from ..model.arrays import TensorInfo, describe_model
-from ..model.model_file import read_model_file
-from ..model.tensor_files import load_labels, load_samples
+from ..model.arrays import TensorInfo, describe_model, load_labels, load_samples
+from ..model.model import read_model_file
 from ..session.session import InferenceSession
 from .answer import Answer
 from .target import Target

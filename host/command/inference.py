@@ -14,8 +14,7 @@ from ..backend import find_backend
 from ..files.phrases import elements_text, inference_text, macs_of, prediction_text, shape_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
-from ..model.arrays import sample_count
-from ..model.tensor_files import assign, load_inputs
+from ..model.arrays import assign, load_inputs, sample_count
 from ..program import Speed
 from ..session.session import InferenceSession
 from .answer import Answer

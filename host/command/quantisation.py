@@ -13,7 +13,7 @@ from ..files.phrases import macs_of, prediction_text
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
 from ..model.arrays import sample_count
-from ..model.model_file import read_model_file
+from ..model.model import read_model_file
 from ..session.loading import load
 from .answer import Answer
 
@@ -47,9 +47,8 @@ def quantize(
     from ..model.runtime import silence_others
     from ..model.whole_samples import with_axis
     from ..quantize import float_model, layer_errors, static_quantisation
-    from ..quantize.batch import check_batch
     from ..quantize.calibration import split
-    from ..quantize.half_floats import in_float32
+    from ..quantize.float_model import check_batch, in_float32
 
     silence_others()
     found = find_config(config)
@@ -152,9 +151,9 @@ def _layer_by_layer(
     name: str, layers: Sequence[LayerError], judges: str, plot: Path | None
 ) -> tuple[list[str], dict[str, Any]]:
     """Float and int8 layer by layer, as a table and perhaps as a page."""
-    from ..quantize import layer_table
+    from ..quantize import layer_errors
 
-    text, values = [layer_table.layer_table(layers)], {"layers": layer_table.layer_values(layers)}
+    text, values = [layer_errors.layer_table(layers)], {"layers": layer_errors.layer_values(layers)}
     if plot:
         from ..report.layer_errors import plot as draw
 

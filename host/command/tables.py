@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..files.progress import Progress
 from ..files.writing import check_writable, write_whole
-from ..model.model_file import read_model_file
+from ..model.model import read_model_file
 from .answer import Answer
 
 

@@ -12,7 +12,7 @@ from onnx import NodeProto
 
 from ..graph import Int8, MaxPool, Rearrange, Slice, Window, copies
 from ..graph.geometry import composed
-from ..model.transposed import Transposed, uncut_size
+from ..model.executed import Transposed, uncut_size
 from .build import (
     CHANNELS_FIRST,
     CHANNELS_LAST,

@@ -1,13 +1,19 @@
-"""What a model's inputs and outputs look like, as ONNX Runtime describes them, and the check of a user's arrays."""
+"""The inputs and outputs of a model as ONNX Runtime describes them, and arrays and files that are given for them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
+
+from ..files.numpy_files import load_archive, load_array
+from .model import Model, computed_tensors, expose
+from .runtime import RUNTIME_ERRORS, plain_session, random_tensors
 
 if TYPE_CHECKING:
     from .model import Model
@@ -133,3 +139,191 @@ def check_feed(info: TensorInfo, array: np.ndarray) -> None:
     if array.ndim != 1 + len(info.sample_shape) or array.shape[1:] != info.sample_shape or not len(array):
         shape = ", ".join(map(str, ("batch", *info.sample_shape)))
         raise ValueError(f"input {info.name} must have the shape [{shape}], not {list(array.shape)}")
+
+
+# Files of tensors: which file the command line names for which input or output.
+
+
+def assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
+    """Files by the name of their tensor, from ``NAME=FILE`` or, where there is only one tensor, ``FILE``.
+
+    Both names and files may contain ``=``.
+    """
+    known = [info.name for info in infos]
+    files: dict[str, str] = {}
+    for word in words:
+        # The longest: a name may be the beginning of another one.
+        name = max((name for name in known if word.startswith(f"{name}=")), key=len, default=None)
+        if name is not None:
+            path = word[len(name) + 1 :]
+        elif len(known) == 1 and ("=" not in word or "/" in word.partition("=")[0] or Path(word).exists()):
+            name, path = known[0], word
+        elif "=" in word:
+            raise ValueError(
+                f"{kind} must be one of {', '.join(known)}, not {word.partition('=')[0]}; "
+                f"for a file with = in its name: --{kind} {known[0]}={word}"
+            )
+        else:
+            raise ValueError(f"--{kind} must be NAME=FILE, with NAME one of {', '.join(known)}, not {word}")
+        if name in files:
+            raise ValueError(f"{kind} {name} must be given once, not twice")
+        files[name] = path
+    return files
+
+
+def load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[str, np.ndarray]:
+    """The arrays of inputs, from their files."""
+    known, feeds = {info.name: info for info in infos}, {}
+    for name, path in files.items():
+        feeds[name] = load_array(path)
+        try:
+            check_feed(known[name], feeds[name])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{path}: {error}") from error
+        _check_finite(path, name, feeds[name])
+    return feeds
+
+
+def load_samples(path: Path, infos: Sequence[TensorInfo]) -> dict[str, np.ndarray]:
+    """The samples of all inputs, from an archive with an array for each, or from the file of the only one's.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a name, a type, a shape or a value is wrong; the message names the file.
+    """
+    names = [info.name for info in infos]
+    if path.suffix != ".npy":
+        feeds = load_archive(path)
+    elif len(names) == 1:
+        feeds = {names[0]: load_array(path)}
+    else:
+        raise ValueError(
+            f"{path}: must be a NumPy archive (.npz) with an array for each of {', '.join(names)}, not one array; "
+            "write it with numpy.savez"
+        )
+    try:
+        check_feeds(infos, feeds)
+    except (TypeError, ValueError) as error:
+        wanted = (f"{info.name} {info.dtype}[{', '.join(map(str, ('samples', *info.sample_shape)))}]" for info in infos)
+        raise ValueError(f"{path}: {error}; the model takes {', '.join(wanted)}") from error
+    for name, array in feeds.items():
+        _check_finite(str(path), name, array)
+    return {info.name: info.with_samples(feeds[info.name]) for info in infos}
+
+
+def load_labels(path: Path, samples: int, classes: int) -> npt.NDArray[np.int64]:
+    """The class of each sample, int64[samples], from 0 to ``classes - 1``.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read, or a type, a shape or a value is wrong; the message names the file.
+    """
+    labels = load_array(path)
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"{path}: labels must be integers, not {labels.dtype}; write them as numpy.int64")
+    if labels.shape != (samples,):
+        raise ValueError(
+            f"{path}: labels must have the shape [{samples}], one for each sample, not {list(labels.shape)}; "
+            "give those of the same samples, as one row"
+        )
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if wrong.size:
+        raise ValueError(
+            f"{path}: labels must be between 0 and {classes - 1}, the {classes} classes of the model, "
+            f"not {labels[wrong[0]]} at [{wrong[0]}]; number classes from 0 in the order of the model's output"
+        )
+    return labels.astype(np.int64)
+
+
+def _check_finite(path: str, name: str, array: np.ndarray) -> None:
+    """No code stands for NaN or infinity: what QuantizeLinear makes of them is nobody's definition."""
+    if array.dtype.kind != "f" or np.isfinite(array).all():
+        return
+    place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+    raise ValueError(f"{path}: input {name} must be finite, not {array[place]} at {list(place)}")
+
+
+# Whether the samples of a batch are independent of each other in a model, so that they may be run one by one.
+
+_SAMPLES = 2
+
+
+def mixing_node(model: Model) -> str:
+    """Find what makes an output of a batch other than the outputs of its samples, one after the other.
+
+    The model is run in ONNX Runtime on two batches that have their first sample in common.
+
+    Parameters
+    ----------
+    model : Model
+
+    Returns
+    -------
+    str
+        Operator and name of the first node that mixes samples or leaves the batch out; the name of the output where it
+        is a constant; empty if there is none, or ONNX Runtime does not run the model on several samples.
+    """
+    graph = model.proto.graph
+    outputs = [value.name for value in graph.output]
+    inputs = describe_model(model)[0]
+    dynamic = {info.name for info in inputs}
+    for node in graph.node:
+        if dynamic & set(node.input):
+            dynamic |= set(node.output)
+    names = [name for name in computed_tensors(model.proto) if name in dynamic]
+    names += [name for name in outputs if name not in names]
+    # Random numbers differ in every inference, for a batch or without one.
+    random = random_tensors(model.proto)
+    names = [name for name in names if name not in random]
+    if not names:
+        return ""
+    session = plain_session(expose(model.proto, names))
+    try:
+        alone, first, second = (session.run(names, feeds) for feeds in _feeds(inputs))
+    except RUNTIME_ERRORS:
+        return ""
+    wrong = {
+        name
+        for name, values in zip(names, zip(alone, first, second, strict=True), strict=True)
+        if not _is_independent(values)
+    }
+    if wrong.isdisjoint(outputs):
+        return ""
+    # What leads to a wrong output: its earliest node is the cause, unless a later one makes up for it.
+    needed = wrong & set(outputs)
+    found = f"output {next(name for name in outputs if name in wrong)!r}"
+    for node in reversed(graph.node):
+        if needed & set(node.output):
+            needed |= wrong & set(node.input)
+            found = f"{node.op_type} {node.name!r}"
+    return found
+
+
+def _feeds(inputs: Sequence[TensorInfo]) -> Iterator[Mapping[str, np.ndarray]]:
+    """One sample; the same and another; the same and a third."""
+    generator = np.random.default_rng(0)
+    samples = [{info.name: _random(info, generator) for info in inputs} for _ in range(3)]
+    for chosen in ((0,), (0, 1), (0, 2)):
+        yield {info.name: np.concatenate([samples[at][info.name] for at in chosen]) for info in inputs}
+
+
+def _random(info: TensorInfo, generator: np.random.Generator) -> np.ndarray:
+    shape = (1, *info.sample_shape)
+    if info.dtype.kind in "iu":
+        limits = np.iinfo(info.dtype)
+        return generator.integers(limits.min, limits.max, shape, info.dtype, endpoint=True)
+    return generator.normal(size=shape).astype(info.dtype)
+
+
+def _is_independent(values: Sequence[np.ndarray | list]) -> bool:
+    """Whether the first sample's part of a tensor is the same beside any other."""
+    if not all(isinstance(value, np.ndarray) for value in values):
+        # A sequence of tensors, or a map.
+        return False
+    alone, first, second = values
+    if not alone.ndim or first.shape != (_SAMPLES * alone.shape[0], *alone.shape[1:]) or first.shape != second.shape:
+        return False
+    own = len(alone)
+    return contents(first[:own]) == contents(second[:own])

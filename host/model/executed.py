@@ -1,21 +1,113 @@
-"""The graph that ONNX Runtime executes, and sessions as the reference opens them."""
+"""The graph that ONNX Runtime executes, sessions as the reference opens them, and what keeps its bytes exact."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import tempfile
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
 import onnx
 import onnxruntime
-from onnx import numpy_helper
+from onnx import NodeProto, numpy_helper
 
-from .model import Model
-from .model_graph import INTEGER_PRODUCTS, has_unsigned, is_qdq, keep_inputs, model_inputs
+from .model import INTEGER_PRODUCTS, Model, has_unsigned, is_qdq, keep_inputs, model_inputs
 from .runtime import open_with, session_options
-from .zero_points import own_zero_points
+
+# Weights and zero points, one for each product: ONNX Runtime makes weights unsigned only where none is shared.
+
+#: Where products and DequantizeLinear keep weights; a scale and a zero point follow.
+_WEIGHTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3, "DequantizeLinear": 0}
+#: From this operator set on ONNX Runtime (1.32) does not make the weights of a QLinearMatMul unsigned.
+_SIGNED_PRODUCTS = 21
+#: From an int8 code to the uint8 code of the same value.
+_TO_UNSIGNED = 1 << 7
+
+
+def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of a model in which no two readers share constant weights, dequantised or not, or the zero point of such.
+
+    Exporters write one zero point for all weights, and equal weights once. ONNX Runtime (1.32) makes an unsigned copy
+    of both for each product, names it after the tensor, and fails on the second copy of one name.
+    """
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    constants = {tensor.name: tensor for tensor in copied.graph.initializer}
+    for node in copied.graph.node:
+        if node.op_type == "Constant" and node.attribute[0].name == "value":
+            constants[node.output[0]] = node.attribute[0].t
+    fixed, taken = set(constants), set()
+    for node in copied.graph.node:
+        # What is computed from constants will be one.
+        if fixed.issuperset(name for name in node.input if name):
+            fixed |= set(node.output)
+    nodes = _own_dequantisers(copied, fixed)
+    del copied.graph.node[:]
+    copied.graph.node.extend(nodes)
+    for node in copied.graph.node:
+        for position in _operands(node, fixed, constants):
+            name = node.input[position]
+            if name in taken:
+                tensor = copied.graph.initializer.add()
+                tensor.CopyFrom(constants[name])
+                tensor.name = node.input[position] = f"{name} of {node.output[0]}"
+                constants[tensor.name] = tensor
+            taken.add(name)
+    if any(not opset.domain and opset.version >= _SIGNED_PRODUCTS for opset in copied.opset_import):
+        _make_unsigned(copied, constants)
+    return copied
+
+
+def _make_unsigned(model: onnx.ModelProto, constants: dict[str, onnx.TensorProto]) -> None:
+    """Give every QLinearMatMul of uint8 activations uint8 weights of the same values, beside those that others read."""
+    for node in model.graph.node:
+        if node.op_type != "QLinearMatMul" or _type(constants, node.input[2]) != onnx.TensorProto.UINT8:
+            continue
+        positions = (3, 5)
+        if any(_type(constants, node.input[at]) != onnx.TensorProto.INT8 for at in positions):
+            continue
+        for at in positions:
+            codes = numpy_helper.to_array(constants[node.input[at]]).astype(np.int16) + _TO_UNSIGNED
+            node.input[at] = f"{node.input[at]} of {node.output[0]}, unsigned"
+            model.graph.initializer.append(numpy_helper.from_array(codes.astype(np.uint8), node.input[at]))
+
+
+def _type(constants: dict[str, onnx.TensorProto], name: str) -> int | None:
+    return constants[name].data_type if name in constants else None
+
+
+def _own_dequantisers(model: onnx.ModelProto, fixed: set[str]) -> list[NodeProto]:
+    """The nodes, and for each reader of dequantised weights beyond the first a DequantizeLinear in front of it."""
+    sources = {
+        node.output[0]: node
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in fixed
+    }
+    nodes, taken = [], set()
+    for node in model.graph.node:
+        for position, name in enumerate(node.input):
+            if name in taken:
+                own = NodeProto()
+                own.CopyFrom(sources[name])
+                own.name = own.output[0] = node.input[position] = f"{name} of {node.output[0]}, {position}"
+                nodes.append(own)
+            elif name in sources:
+                taken.add(name)
+        nodes.append(node)
+    return nodes
+
+
+def _operands(node: NodeProto, fixed: set[str], constants: dict[str, onnx.TensorProto]) -> list[int]:
+    """Positions of constant weights, and of their zero point."""
+    first = _WEIGHTS.get(node.op_type)
+    if first is None or node.input[first] not in fixed:
+        return []
+    return [at for at in (first, first + 2) if at < len(node.input) and node.input[at] in constants]
+
 
 #: Without VNNI the kernels for uint8 activations add pairs of products in 16 bits, and saturate, unless this is set.
 #: Those for int8 activations never do, and have no kernel for the weights that it would make.
@@ -157,3 +249,101 @@ def open_host_part(part: Model) -> onnxruntime.InferenceSession:
         providers=["CPUExecutionProvider"],
         disabled_optimizers=["ConstantFolding", "DoubleQDQPairsRemover"],
     )
+
+
+# Transposed convolutions as ordinary ones: every phase of the output is a convolution of the input.
+
+
+def uncut_size(size: int, kernel: int, stride: int, dilation: int, more: int) -> int:
+    """Rows or columns that a ConvTranspose gives for ``size`` of its input before borders are cut off, ``more`` of them
+    as its output_padding."""
+    return stride * (size - 1) + more + dilation * (kernel - 1) + 1
+
+
+@dataclass(frozen=True)
+class Transposed:
+    """Geometry of a ConvTranspose; pairs are (vertical, horizontal).
+
+    Attributes
+    ----------
+    kernel, strides, dilations : tuple of int
+    begin : tuple of int
+        Rows and columns that are cut off above and to the left.
+    source, target : tuple of int
+        Rows and columns of input and output.
+    groups : int
+    """
+
+    kernel: tuple[int, int]
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    begin: tuple[int, int]
+    source: tuple[int, int]
+    target: tuple[int, int]
+    groups: int = 1
+
+    @property
+    def phases(self) -> list[tuple[int, int]]:
+        """Row and column of each phase of the output, row by row."""
+        return [*itertools.product(*map(range, self.strides))]
+
+    @property
+    def phases_first(self) -> bool:
+        """Whether the channels of a phase lie side by side, instead of the phases of a channel, as groups need."""
+        return self.groups == 1
+
+    @property
+    def whole(self) -> tuple[int, int]:
+        """Rows and columns of all phases together: as many as the output has, or a few more."""
+        return tuple(self._count(axis) * self.strides[axis] for axis in range(2))
+
+    @property
+    def pads(self) -> tuple[int, int, int, int]:
+        """The border of the convolution: top, left, bottom, right."""
+        (top, _, bottom), (left, _, right) = (self._along(axis) for axis in range(2))
+        return top, left, bottom, right
+
+    def weights(self, weights: np.ndarray) -> np.ndarray:
+        """Weights [outputs of all phases, inputs / groups, rows, columns] of [inputs, outputs / groups, rows, columns].
+
+        Elements of the window that a phase does not use are zero.
+        """
+        rows, columns = (self._along(axis)[1] for axis in range(2))
+        inputs, of_group = weights.shape[0] // self.groups, weights.shape[1]
+        result = np.zeros((len(self.phases), self.groups, of_group, inputs, rows, columns), weights.dtype)
+        split = weights.reshape(self.groups, inputs, of_group, *self.kernel).transpose(0, 2, 1, 3, 4)
+        for at, phase in enumerate(self.phases):
+            for row, column in itertools.product(*map(range, self.kernel)):
+                places = [self._place(axis, phase[axis], tap) for axis, tap in enumerate((row, column))]
+                if None not in places:
+                    result[at, ..., places[0], places[1]] = split[..., row, column]
+        moved = result if self.phases_first else result.transpose(1, 2, 0, 3, 4, 5)
+        return np.ascontiguousarray(moved).reshape(-1, inputs, rows, columns)
+
+    def of_outputs(self, values: npt.NDArray) -> npt.NDArray:
+        """What belongs to each output channel, for those of all phases."""
+        phases = len(self.phases)
+        return np.tile(values, phases) if self.phases_first else np.repeat(values, phases)
+
+    def _count(self, axis: int) -> int:
+        return -(-self.target[axis] // self.strides[axis])
+
+    def _offset(self, axis: int, phase: int, tap: int) -> int | None:
+        """Pixels of the input from an output's own to the one that it takes with an element of the kernel, if any."""
+        distance = phase + self.begin[axis] - tap * self.dilations[axis]
+        return None if distance % self.strides[axis] else distance // self.strides[axis]
+
+    def _place(self, axis: int, phase: int, tap: int) -> int | None:
+        """Where an element of the kernel is in the window of a phase, if it is there."""
+        offset = self._offset(axis, phase, tap)
+        return None if offset is None else offset + self._along(axis)[0]
+
+    def _along(self, axis: int) -> tuple[int, int, int]:
+        """Border before, size of the window, and border after."""
+        taps = itertools.product(range(self.strides[axis]), range(self.kernel[axis]))
+        offsets = [offset for one in taps if (offset := self._offset(axis, *one)) is not None]
+        before = max(-min(offsets), 0)
+        size = max(*offsets, 0) + before + 1
+        after = self._count(axis) - self.source[axis] - before + size - 1
+        # Where the last pixels of the input are not used, elements of zero reach them.
+        return before, size - min(after, 0), max(after, 0)

@@ -1,17 +1,19 @@
-"""Float and int8 compared layer by layer, so that the layer that loses accuracy is seen."""
+"""Compare float and int8 layer by layer, so that the layer that loses accuracy is seen."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import onnx
 
 from ..files.progress import Progress, silent
 from ..model.arrays import sample_count
-from ..model.model_graph import computed_tensors, expose, model_inputs
+from ..model.model import computed_tensors, expose, model_inputs
 from ..model.runtime import plain_session
 
 
@@ -129,3 +131,46 @@ def _pairs(prepared: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, s
 
 def _decibels(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise) if noise else math.inf
+
+
+# Float and int8 layer by layer, as a table and as values.
+
+_WIDTH = 160
+
+
+def layer_table(errors: Sequence[LayerError]) -> str:
+    """The table, and which layer loses most."""
+    # Only this answer needs it.
+    from rich import box, console, table  # noqa: PLC0415
+
+    drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    drawn.add_column("layer", overflow="fold")
+    for title in ("dB", "lost here"):
+        drawn.add_column(title, justify="right", no_wrap=True)
+    for error in errors:
+        lost = f"{error.lost:.1f}" if error.inputs_noise is not None else ""
+        shown = f"{error.noise:.1f}" if math.isfinite(error.noise) else "exact"
+        drawn.add_row(error.label.replace("[", r"\["), shown, lost)
+    stream = io.StringIO()
+    console.Console(file=stream, width=_WIDTH).print(drawn)
+    lines = [line.rstrip() for line in stream.getvalue().splitlines()]
+    least = worst(errors)
+    return "\n".join(
+        [
+            "signal-to-quantisation-noise ratio of each tensor, against the float network:",
+            *filter(None, lines),
+            f"{least.label} loses most: {least.lost:.1f} dB",
+        ]
+    )
+
+
+def layer_values(errors: Sequence[LayerError]) -> list[dict[str, Any]]:
+    """The same for scripts; no number where there is no difference."""
+
+    def number(value: float | None) -> float | None:
+        return None if value is None or not math.isfinite(value) else round(value, 3)
+
+    return [
+        {"layer": error.label, "tensor": error.tensor, "db": number(error.noise), "lost_db": number(error.lost)}
+        for error in errors
+    ]

@@ -13,8 +13,7 @@ import onnxruntime
 from ..files.progress import Progress, silent
 from ..model.arrays import TensorInfo, contents
 from ..model.executed import open_session
-from ..model.random_numbers import random_tensors
-from ..model.runtime import RUNTIME_ERRORS, probe, reason_of
+from ..model.runtime import RUNTIME_ERRORS, probe, random_tensors, reason_of
 from .session import InferenceSession, single_samples
 
 Outputs = Mapping[str, np.ndarray]

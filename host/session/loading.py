@@ -11,8 +11,7 @@ from ...golden.program.program import MAGIC, Program
 from ..driver.driver import check_config
 from ..files.configuration import find_config
 from ..files.reading import read_file
-from ..model.model import Model
-from ..model.model_file import with_external_data
+from ..model.model import Model, with_external_data
 from ..program import Outcome, SpreadBy
 from ..program.spread_by import spread_of
 from .loaded import Loaded

@@ -10,8 +10,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import defs, helper, numpy_helper
 
-from ..model.model import Model
-from ..model.model_graph import model_inputs
+from ..model.model import Model, model_inputs
 
 OPSET = 21
 #: Axes of the tensors that a chain of words works on: as many as most operators know.

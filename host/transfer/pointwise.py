@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from ...golden.transfer.schemes import Float32
-from ..model.model_graph import model_inputs
+from ..model.model import model_inputs
 from ..model.runtime import RUNTIME_ERRORS, plain_session
 
 #: Lengths of pieces that the numbers are cut into: the long ones are all compared, the short ones are numbers alone.

@@ -17,8 +17,7 @@ from lutterfly.host.command import main
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.executed import open_session
-from lutterfly.host.model.model import Model
-from lutterfly.host.model.model_file import read_model_file
+from lutterfly.host.model.model import Model, read_model_file
 from lutterfly.host.quantize.static_quantisation import quantize
 
 pytestmark = needs_reference

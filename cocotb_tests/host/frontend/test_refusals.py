@@ -15,8 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from cocotb_tests.support.networks.generated import TINY, Maker
 from lutterfly.examples import digits
 from lutterfly.host.command.main import main
-from lutterfly.host.model.arrays import TensorInfo
-from lutterfly.host.model.tensor_files import assign
+from lutterfly.host.model.arrays import TensorInfo, assign
 
 MODEL = digits.model_path("qop")
 

@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from lutterfly.examples import digits
 from lutterfly.golden.program.program import MAGIC
-from lutterfly.host.model.model_file import read_model_file
+from lutterfly.host.model.model import read_model_file
 
 
 def test_a_file_that_refers_to_no_other_keeps_its_bytes() -> None:

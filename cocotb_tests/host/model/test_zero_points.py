@@ -7,9 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.executed import open_session, own_zero_points
 from lutterfly.host.model.model import Model
-from lutterfly.host.model.zero_points import own_zero_points
 
 DEPTH, COLUMNS = 64, 3
 

@@ -13,7 +13,7 @@ import pytest
 from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.model.model import Model
-from lutterfly.host.quantize.batch import check_batch
+from lutterfly.host.quantize.float_model import check_batch
 from lutterfly.host.quantize.static_quantisation import quantize
 
 HEAD = '<ir_version: 8, opset_import: ["" : 17]>'

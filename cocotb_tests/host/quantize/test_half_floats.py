@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.host.command.main import main
 from lutterfly.host.frontend import import_model
 from lutterfly.host.model.model import Model
-from lutterfly.host.quantize.half_floats import in_float32
+from lutterfly.host.quantize.float_model import in_float32
 from lutterfly.host.quantize.static_quantisation import quantize
 
 KINDS = {

@@ -16,10 +16,11 @@ from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.host import InferenceSession
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
-from lutterfly.host.quantize import normalised_rows, quantize
+from lutterfly.host.quantize import quantize
 from lutterfly.host.quantize.float_model import prepare
-from lutterfly.host.quantize.rewriting.norms import passes
-from lutterfly.host.quantize.rewriting.norms.passes import Passes, Spelling, best_spelling
+from lutterfly.host.quantize.rewriting import float_graph
+from lutterfly.host.quantize.rewriting import normalisation as passes
+from lutterfly.host.quantize.rewriting.normalisation import Passes, Spelling, best_spelling
 from lutterfly.host.quantize.static_quantisation import relative_errors
 
 COUNT = 20
@@ -232,17 +233,17 @@ def test_rows_are_those_of_the_tensors(tmp_path: Path, monkeypatch: pytest.Monke
     model, values = maps(0, 1.0)
     del model.graph.node[:3]
     model.graph.node[0].input[0] = "x"
-    found = normalised_rows.normalised_rows(model, values)
+    found = float_graph.normalised_rows(model, values)
     assert found.keys() == {("x", (2, 3))}
     np.testing.assert_array_equal(found["x", (2, 3)], values["x"].reshape(COUNT * 3, -1))
-    monkeypatch.setattr(normalised_rows, "_MOST", COUNT * 42)
+    monkeypatch.setattr(float_graph, "_MOST", COUNT * 42)
     np.testing.assert_array_equal(
-        normalised_rows.normalised_rows(model, values)["x", (2, 3)],
+        float_graph.normalised_rows(model, values)["x", (2, 3)],
         [value[index % 3].reshape(-1) for index, value in enumerate(values["x"])],
     )
     monkeypatch.undo()
     model, values = tokens(0, 0.5)
-    ((key, rows),) = normalised_rows.normalised_rows(onnx.shape_inference.infer_shapes(model), values).items()
+    ((key, rows),) = float_graph.normalised_rows(onnx.shape_inference.infer_shapes(model), values).items()
     assert key == ("t1", (2,))
     np.testing.assert_allclose(
         rows, (values["x"] @ numpy_helper.to_array(model.graph.initializer[0])).reshape(-1, FEATURES), atol=1e-5

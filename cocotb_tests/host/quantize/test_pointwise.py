@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.host.quantize.pointwise import pointwise_nodes
+from lutterfly.host.quantize.static_quantisation import pointwise_nodes
 
 #: Nodes as (operator, inputs, output) after the convolutions ``a`` and ``b`` of one input, and which stay in float.
 CASES = {

@@ -17,7 +17,7 @@ from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize, rewriting
 from lutterfly.host.quantize.float_model import prepare
-from lutterfly.host.quantize.rewriting import REWRITINGS, affine, wide_products
+from lutterfly.host.quantize.rewriting import REWRITINGS, affine, products
 from lutterfly.host.quantize.rewriting.float_graph import FloatGraph
 
 Node = tuple[str, tuple[object, ...], dict[str, object]]
@@ -330,10 +330,10 @@ def test_products_of_more_than_a_window(
     steps: Steps, axis: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts of whole rows of a map, each of which is one run of bytes, or of a vector."""
-    monkeypatch.setattr(wide_products, "_MOST", 200)
+    monkeypatch.setattr(products, "_MOST", 200)
     model = network(steps, ("batch", *MAP[1:]))
     prepared, (found,) = prepare(model, "model", tmp_path)
-    assert found.rewriting is wide_products.WIDE_PRODUCT
+    assert found.rewriting is products.WIDE_PRODUCT
     kinds = [node.op_type for node in prepared.graph.node]
     split = next(node for node in prepared.graph.node if node.op_type == "Split")
     assert kinds.count("Gemm") == len(split.output) == (4 if axis == 2 else 3)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.host.quantize.symmetric import around_zero
+from lutterfly.host.quantize.ranges import around_zero
 
 
 def test_both_operands_and_what_their_codes_come_from() -> None:

@@ -17,11 +17,9 @@ from lutterfly.host.frontend import ModelError
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize
-from lutterfly.host.quantize.alike import common_ranges
 from lutterfly.host.quantize.float_model import prepare
-from lutterfly.host.quantize.rewriting.recurrent.recurrence import RECURRENT
-from lutterfly.host.quantize.rewriting.recurrent.row_order import rows_of
-from lutterfly.host.quantize.rewriting.recurrent.unrolled import UNROLLED
+from lutterfly.host.quantize.ranges import common_ranges
+from lutterfly.host.quantize.rewriting.recurrent import RECURRENT, UNROLLED, rows_of
 from lutterfly.host.session.verify import verify
 
 STEPS, INPUTS, HIDDEN = 4, 3, 5

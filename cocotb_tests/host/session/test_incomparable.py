@@ -10,10 +10,9 @@ from onnx import TensorProto, helper, numpy_helper
 from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.model.arrays import contents
-from lutterfly.host.model.independence import mixing_node
+from lutterfly.host.model.arrays import contents, mixing_node
 from lutterfly.host.model.model import Model
-from lutterfly.host.model.random_numbers import random_tensors
+from lutterfly.host.model.runtime import random_tensors
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.host.session.verification import Verification
 from lutterfly.host.session.verify import verify

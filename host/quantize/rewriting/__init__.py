@@ -7,27 +7,26 @@ from __future__ import annotations
 
 import onnx
 
-from ..normalised_rows import NormalisedRows
-from .affine import AFFINE
-from .attention import ATTENTION
-from .averages import AVERAGE_OF_ANY_AXES, AVERAGE_OF_AXES, AVERAGE_OF_LARGE_MAP, AVERAGE_OF_MAP, AVERAGE_OF_WINDOWS
-from .computed_addends import COMPUTED_ADDEND
-from .dilation import DILATION
-from .float_graph import FloatGraph, Mask, Rewriting, Rewritten
-from .gathered import GATHERED
-from .last_axis import LAST_AXIS
-from .maxima import MAXIMUM_OF_ANY_AXES, MAXIMUM_OF_AXES, MAXIMUM_OF_MAP, MINIMUM
-from .norms.group_norm import GROUP_NORMALISATION
-from .norms.layer_norm import LAYER_NORMALISATION, SPELLED_LAYER_NORMALISATION
-from .norms.softmax import SOFTMAX
-from .prelu import PRELU
-from .products import EINSUM, WEIGHTS_AT_LEFT
-from .quotients import QUOTIENT
+from .affine import AFFINE, LAST_AXIS, PRELU
+from .convolutions import DILATION, TRANSPOSED
+from .float_graph import FloatGraph, Mask, NormalisedRows, Rewriting, Rewritten
+from .normalisation import GROUP_NORMALISATION, LAYER_NORMALISATION, SPELLED_LAYER_NORMALISATION
+from .pooling import (
+    AVERAGE_OF_ANY_AXES,
+    AVERAGE_OF_AXES,
+    AVERAGE_OF_LARGE_MAP,
+    AVERAGE_OF_MAP,
+    AVERAGE_OF_WINDOWS,
+    GATHERED,
+    MAXIMUM_OF_ANY_AXES,
+    MAXIMUM_OF_AXES,
+    MAXIMUM_OF_MAP,
+    MINIMUM,
+)
+from .products import COMPUTED_ADDEND, EINSUM, ROW_BIAS, VECTOR_BIAS, WEIGHTS_AT_LEFT, WIDE_PRODUCT
 from .recurrent import RECURRENT, UNROLLED
 from .resampling import RESAMPLING
-from .row_bias import ROW_BIAS, VECTOR_BIAS
-from .transposed import TRANSPOSED
-from .wide_products import WIDE_PRODUCT
+from .softmax import ATTENTION, QUOTIENT, SOFTMAX
 from .written_out import FAST_VARIANCE, FLATTENED_SOFTMAX, SUM, TURNED_DIFFERENCE, WRITTEN_SOFTMAX
 
 __all__ = ["RECURRENT", "REWRITINGS", "WRITTEN_OUT", "Mask", "Rewriting", "Rewritten", "rewrite"]

@@ -9,9 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto
 
-from .axes import Step, to_space
+from .axes import Step, axis_matrices, to_space
 from .float_graph import FloatGraph, Rewriting, chained, depthwise
-from .probing import axis_matrices
 
 Matrix = npt.NDArray[np.float64]
 

@@ -15,7 +15,7 @@ from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.compiler.rewrite import phases
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.model.transposed import Transposed
+from lutterfly.host.model.executed import Transposed
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -17,7 +17,7 @@ from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize, rewriting
 from lutterfly.host.quantize.float_model import prepare
-from lutterfly.host.quantize.rewriting.dilation import DILATION
+from lutterfly.host.quantize.rewriting.convolutions import DILATION
 
 pytestmark = needs_reference
 

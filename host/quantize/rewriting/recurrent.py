@@ -1,16 +1,242 @@
-"""LSTM, GRU and RNN, one step after the other: products, sums and tables, whose tensors are alike at every step."""
+"""LSTM, GRU and RNN, which ONNX Runtime computes in float, spelled out step by step."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 from onnx import NodeProto, helper
 
-from ..float_graph import FloatGraph, Rewriting
-from ..norms.normalisation import Float64
-from .recurrence import RECURRENT, Direction, Recurrence, Value, is_plain, recurrence
-from .row_order import follow, unmoved
+from ...frontend import ModelError
+from .affine import Float64
+from .float_graph import FloatGraph, Rewriting, given
+
+__all__ = [
+    "RECURRENT",
+    "UNROLLED",
+]
+
+
+#: Gates of each operator, in the order of its weights, and the functions that it has unless others are given.
+_GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
+RECURRENT = tuple(_GATES)
+_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
+_DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+
+#: Each step has some ten operators of its own.
+_MOST_STEPS = 256
+
+
+#: A tensor, or values that are known.
+Value = str | Float64
+
+
+@dataclass(frozen=True)
+class Direction:
+    """One pass over the steps.
+
+    Attributes
+    ----------
+    is_reverse : bool
+        Whether the last step comes first.
+    inputs, states : dict of str to float64[hidden, ...]
+        Weights of each gate: of what is read, and of the state.
+    offsets, state_offsets : dict of str to float64[hidden]
+        What is added to either.
+    state, cell : float64[hidden] or str
+        At the start, as values or as a tensor; zero where it is computed, see :class:`Recurrence`; only an LSTM has a
+        cell.
+    """
+
+    is_reverse: bool
+    inputs: dict[str, Float64]
+    states: dict[str, Float64]
+    offsets: dict[str, Float64]
+    state_offsets: dict[str, Float64]
+    state: Value
+    cell: Value
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """An LSTM, a GRU or an RNN over a fixed number of steps, of one sample.
+
+    Attributes
+    ----------
+    operator : str
+    steps, inputs, hidden : int
+        Steps, elements that each of them reads, elements of the state.
+    resets_behind : bool
+        Whether a GRU's reset gate multiplies the product with the state, instead of the state: as in PyTorch.
+    directions : list of Direction
+    starts : dict of str to str
+        The tensors of state and cell at the start that are computed, for all directions; empty where they are known.
+    """
+
+    operator: str
+    steps: int
+    inputs: int
+    hidden: int
+    resets_behind: bool
+    directions: list[Direction]
+    starts: dict[str, str]
+
+
+def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
+    """Read an LSTM, a GRU or an RNN.
+
+    Raises
+    ------
+    ModelError
+        If it has something that cannot be spelled as operators that are quantised, with what helps.
+    """
+    steps, _, inputs = graph.shapes[node.input[0]]
+    attributes, operands = given(node), [*node.input, *[""] * (8 - len(node.input))]
+    _check(graph, node, steps)
+    weights, recurrent = (graph.constants[name].astype(np.float64) for name in operands[1:3])
+    count, hidden = recurrent.shape[0], recurrent.shape[2]
+    gates = _GATES[node.op_type]
+    empty = np.zeros((count, 2 * len(gates) * hidden))
+    added = graph.constants[operands[3]].astype(np.float64) if operands[3] else empty
+    states = [_start(graph, name, (count, hidden)) for name in operands[5:7]]
+    found = []
+    for at, is_reverse in enumerate(_DIRECTIONS[attributes.get("direction", b"forward").decode()]):
+        parts = (weights[at], recurrent[at], *np.split(added[at], 2))
+        named = [dict(zip(gates, np.split(part, len(gates)), strict=True)) for part in parts]
+        found.append(Direction(is_reverse, *named, states[0][at], states[1][at]))
+    resets_behind = bool(attributes.get("linear_before_reset", 0))
+    computed = ["" if name in graph.constants else name for name in operands[5:7]]
+    starts = dict(zip(("state", "cell"), computed, strict=True))
+    return Recurrence(node.op_type, steps, inputs, hidden, resets_behind, found, starts)
+
+
+def is_plain(node: NodeProto) -> bool:
+    """Whether an operator has the functions that it has unless others are given, and cuts nothing off.
+
+    An RNN may have Relu, which bounds no state: one at an end of a network runs on the host.
+    """
+    names = [item.decode().lower() for item in given(node).get("activations", ())]
+    return {*names} <= {*_ACTIVATIONS[node.op_type]} and "clip" not in given(node)
+
+
+def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
+    attributes, label = given(node), f"{node.op_type} '{node.name}'"
+    operands = [*node.input, *[""] * (8 - len(node.input))]
+    names = [item.decode().lower() for item in attributes.get("activations", ())]
+    usual = _ACTIVATIONS[node.op_type] * (2 if attributes.get("direction") == b"bidirectional" else 1)
+    lengths = graph.constants.get(operands[4], np.full(1, steps if not operands[4] else -1))
+    peephole = graph.constants.get(operands[7], np.full(1, 1.0 if operands[7] else 0.0))
+    complaints: Sequence[tuple[bool, str]] = (
+        (
+            not graph.are_constant(operands[1:4]),
+            "its weights must be constants, and are computed; export them as they are",
+        ),
+        (bool((lengths != steps).any()), f"sequence_lens must be {steps} or absent; pad all sequences to one length"),
+        (bool(peephole.any()), "peepholes are not supported; train it without"),
+        ("clip" in attributes, "clip is not supported; train it without"),
+        (bool(attributes.get("input_forget", 0)), "input_forget must be 0; train it with a forget gate of its own"),
+        # ONNX gives an RNN of one direction two.
+        (
+            bool(names) and names[: len(usual)] != usual,
+            f"activations must be {', '.join(usual)}, not {', '.join(names)}",
+        ),
+        (steps > _MOST_STEPS, f"steps must be at most {_MOST_STEPS}, not {steps}; cut or pool the sequence in front"),
+    )
+    for is_wrong, complaint in complaints:
+        if is_wrong:
+            raise ModelError(f"{label}: {complaint}")
+
+
+def _start(graph: FloatGraph, name: str, shape: tuple[int, int]) -> Float64:
+    return graph.constants[name].astype(np.float64).reshape(shape) if name in graph.constants else np.zeros(shape)
+
+
+# Moves of whole rows around a sequence, as exporters write them: followed from a tensor as far as rows stay whole.
+
+Numbers = npt.NDArray[np.int64]
+
+_RESHAPING = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
+
+
+def rows_of(numbers: Numbers, width: int) -> list[int] | None:
+    """Which rows of so many elements a tensor of numbered elements has, in order; None if one is not whole."""
+    if numbers.size == 0 or numbers.size % width:
+        return None
+    rows = numbers.reshape(-1, width)
+    is_whole = (rows[:, :1] % width == 0).all() and (rows == rows[:, :1] + np.arange(width)).all()
+    return [int(first) // width for first in rows[:, 0]] if is_whole else None
+
+
+def follow(graph: FloatGraph, name: str, width: int) -> tuple[str, list[int], list[NodeProto]]:
+    """Follow a tensor through moves as long as its rows stay whole.
+
+    Returns
+    -------
+    name : str
+        Of the last tensor.
+    rows : list of int
+        Those of the first tensor that it has.
+    passed : list of NodeProto
+        The nodes that have been passed.
+    """
+    shape = graph.shapes[name]
+    numbers = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+    rows, passed = rows_of(numbers, width) or [], []
+    while (reader := graph.reader(name)) is not None:
+        moved = _moved(graph, reader, name, numbers)
+        found = None if moved is None else rows_of(moved, width)
+        if moved is None or found is None:
+            break
+        numbers, rows, name = moved, found, reader.output[0]
+        passed.append(reader)
+    return name, rows, passed
+
+
+def unmoved(graph: FloatGraph, name: str) -> tuple[str, list[NodeProto]]:
+    """The tensor that one has all elements of, in the same order, and the nodes in between."""
+    passed: list[NodeProto] = []
+    while (maker := graph.maker(name)) is not None and graph.shapes.get(maker.input[0]):
+        shape = graph.shapes[maker.input[0]]
+        numbers = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
+        moved = _moved(graph, maker, maker.input[0], numbers)
+        if moved is None or not np.array_equal(moved.reshape(-1), numbers.reshape(-1)):
+            break
+        name = maker.input[0]
+        passed.append(maker)
+    return name, passed
+
+
+def _moved(graph: FloatGraph, node: NodeProto, name: str, numbers: Numbers) -> Numbers | None:
+    """The numbered elements of what a node makes of a tensor; None if it moves no elements, or not always alike."""
+    if (
+        node.input[0] != name
+        or not graph.are_constant(node.input[1:])
+        or not all(graph.shapes.get(node.output[0], [0]))
+    ):
+        return None
+    attributes = given(node)
+    if node.op_type in _RESHAPING:
+        return numbers.reshape(graph.shapes[node.output[0]])
+    if node.op_type == "Transpose":
+        return numbers.transpose(attributes.get("perm", tuple(range(numbers.ndim))[::-1]))
+    if node.op_type == "Gather":
+        return np.take(numbers, graph.constants[node.input[1]], axis=attributes.get("axis", 0))
+    if node.op_type == "Slice":
+        bounds = [graph.constants[operand].reshape(-1).tolist() for operand in node.input[1:]]
+        starts, ends = bounds[:2]
+        axes = bounds[2] if len(bounds) > 2 else range(len(starts))
+        strides = bounds[3] if len(bounds) > 3 else [1] * len(starts)
+        if min(strides) < 1:
+            return None
+        for start, end, axis, stride in zip(starts, ends, axes, strides, strict=True):
+            numbers = numbers[(*[slice(None)] * (axis % numbers.ndim), slice(start, end, stride))]
+        return numbers
+    return None
+
+
+# LSTM, GRU and RNN, one step after the other: products, sums and tables, whose tensors are alike at every step.
 
 #: What has the scale of another tensor, so that all gates are added up, and opened, with the same tables.
 _SAME = {

@@ -1,4 +1,4 @@
-"""Transposed convolutions, which ONNX Runtime computes in float, spelled as what it computes in integers."""
+"""Transposed convolutions, and dilation written as SpaceToBatch, spelled as convolutions in integers."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import copy
 import numpy as np
 from onnx import NodeProto
 
-from ...model.transposed import Transposed, uncut_size
+from ...frontend.lowering.space_to_batch import Network, find_dilated
+from ...model.executed import Transposed, uncut_size
+from .affine import affine
 from .axes import Step, to_space
 from .float_graph import FloatGraph, Rewriting, chained, given
-from .norms.normalisation import affine
 
 #: What may stand between a convolution and the phases of its pixels as well as after both.
 _POINTWISE = ("Relu", "Clip")
 
 
-def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+def _spell_transposed(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     geometry = _geometry(graph, node)
     if geometry is None:
         return None
@@ -120,6 +121,32 @@ def _spelled(graph: FloatGraph, node: NodeProto, geometry: Transposed, chain: li
 TRANSPOSED = Rewriting(
     "transposed convolution as a convolution of all phases, which become pixels",
     "Batch normalisation behind it is part of the weights; weights have a scale for each channel of each phase.",
-    _spell,
+    _spell_transposed,
     ("ConvTranspose",),
+)
+
+
+# Dilation written as SpaceToBatch and BatchToSpace, as one convolution.
+
+
+def _spell_dilation(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
+    # Images of a batch: a batch of its own has one.
+    if graph.shapes.get(node.input[0], [0])[0] < 2:
+        return None
+    nodes = [other for other in graph.nodes if not graph.is_dropped(other)]
+    network = Network(nodes, graph.constants, graph.shapes, graph.outputs, graph.opsets, graph.ir_version)
+    found = find_dilated(network, node)
+    made = None if found is None else found.written(graph.constant)
+    if found is None or made is None:
+        return None
+    for other in found.replaced:
+        graph.drop(other)
+    return made
+
+
+DILATION = Rewriting(
+    "dilation written as SpaceToBatch and BatchToSpace as one dilated convolution",
+    "Nothing else changes.",
+    _spell_dilation,
+    ("Conv",),
 )

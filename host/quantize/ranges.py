@@ -1,0 +1,140 @@
+"""Ranges that several tensors share, that masks of attention are brought into, or that lie around 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from ..model.arrays import sample_count
+from ..model.model import computed_tensors, expose
+from ..model.runtime import plain_session
+from .rewriting import Mask
+from .rewriting.softmax import LEAST
+
+
+def common_ranges(
+    model: onnx.ModelProto, samples: Mapping[str, np.ndarray], groups: Sequence[Sequence[str]]
+) -> dict[str, list[dict[str, Any]]]:
+    """The range that all tensors of a group have together, for each of them as an override of its quantisation.
+
+    Parameters
+    ----------
+    model : ModelProto
+        Float.
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples.
+    groups : sequence of sequence of str
+        Tensors of the model; what it lacks is left out.
+    """
+    known = set(computed_tensors(model))
+    present = [[name for name in group if name in known] for group in groups]
+    names = [name for group in present for name in group]
+    if not names:
+        return {}
+    ends = ranges(model, samples, names)
+    found = {}
+    for group in filter(None, present):
+        least, greatest = zip(*(ends[name] for name in group), strict=True)
+        found |= {name: range_override(min(least), max(greatest)) for name in group}
+    return found
+
+
+def ranges(
+    model: onnx.ModelProto, samples: Mapping[str, np.ndarray], names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """The least and the greatest value that tensors of a float model have for samples."""
+    session = plain_session(expose(model, names))
+    least, greatest = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
+    for index in range(sample_count(samples)):
+        feeds = {name: array[index : index + 1] for name, array in samples.items()}
+        for name, values in zip(names, session.run(names, feeds), strict=True):
+            least[name], greatest[name] = min(least[name], values.min()), max(greatest[name], values.max())
+    return {name: (float(least[name]), float(greatest[name])) for name in names}
+
+
+def range_override(least: float, greatest: float) -> list[dict[str, Any]]:
+    """What onnxruntime.quantization takes as the range of a tensor."""
+    return [{"rmin": np.array(least, np.float32), "rmax": np.array(greatest, np.float32)}]
+
+
+def cut_outputs(model: onnx.ModelProto) -> list[str]:
+    """Outputs that a Relu or Clip reads and nothing else: onnxruntime.quantization gives them the range behind it.
+
+    Nobody would see what is cut, but that they are outputs: of a sum its negative values were missing.
+    """
+    readers: dict[str, list[str]] = {value.name: [] for value in model.graph.output}
+    for node in model.graph.node:
+        for name in {*node.input} & readers.keys():
+            readers[name].append(node.op_type)
+    return [name for name, operators in readers.items() if operators in (["Relu"], ["Clip"])]
+
+
+# Masks of attention, brought into the range of the scores that they are added to.
+
+#: Of a range, as the ends of one are rounded to codes.
+_MARGIN = 1 / 64
+
+
+def bound_masks(
+    model: onnx.ModelProto, samples: Mapping[str, np.ndarray], masks: Sequence[Mask]
+) -> dict[str, list[dict[str, Any]]]:
+    """Raise what masks hold to what takes a score out as well; gives the ranges of the sums, as overrides.
+
+    -1e9 and minus infinity would leave no code for the scores. A softmax in int8 takes a term for 0 that is ln(512)
+    below the greatest of its row, so that no sum has to range further down.
+
+    Parameters
+    ----------
+    model : ModelProto
+        Float; its constants are changed.
+    samples : mapping of str to array
+        Every input by name; the first axis counts samples.
+    masks : sequence of Mask
+    """
+    if not masks:
+        return {}
+    known = ranges(model, samples, [name for mask in masks for name in (mask.scores, mask.greatest)])
+    constants = {tensor.name: tensor for tensor in model.graph.initializer}
+    found = {}
+    for mask in masks:
+        lowest, greatest = known[mask.greatest]
+        top = max(known[mask.scores][1], greatest)
+        margin = (top - lowest - LEAST) * _MARGIN
+        least = lowest + LEAST - margin
+        tensor = constants[mask.constant]
+        values = np.maximum(numpy_helper.to_array(tensor), np.float32(least - top - margin))
+        tensor.CopyFrom(numpy_helper.from_array(values, mask.constant))
+        found[mask.total] = range_override(least, greatest)
+    return found
+
+
+# Activations that are quantised around 0: both operands of a matrix product of two activations.
+
+#: What gives the codes of its first operand, so that its scale is that of this.
+_KEEPING = ("Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
+
+
+def around_zero(model: onnx.ModelProto, known: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    """What is ``known`` of the quantisation of tensors of a float model, and that the zero point of some has to be 0.
+
+    What another one would add to a sum of products of codes depends on the codes.
+    """
+    return {**known, **{name: [{**known.get(name, [{}])[0], "symmetric": True}] for name in _operands(model)}}
+
+
+def _operands(model: onnx.ModelProto) -> Iterator[str]:
+    makers = {name: node for node in model.graph.node for name in node.output}
+    constants = {tensor.name for tensor in model.graph.initializer}
+    for node in model.graph.node:
+        if node.op_type != "MatMul" or constants & {*node.input}:
+            continue
+        for operand in node.input:
+            name = operand
+            yield name
+            while name in makers and makers[name].op_type in _KEEPING:
+                name = makers[name].input[0]
+                yield name

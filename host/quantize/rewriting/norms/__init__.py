@@ -1,1 +1,0 @@
-"""Normalisation: by constants, and by what is normalised."""
