@@ -18,7 +18,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.backend import BACKENDS
 from lutterfly.host.backend.evaluating import processor_cores
 from lutterfly.host.session.loading import load
-from lutterfly.host.session.random_inputs import random_feeds
+from lutterfly.host.session.verify import random_feeds
 
 
 def measure(session: InferenceSession, sample: dict[str, np.ndarray], least_seconds: float) -> float:

@@ -19,13 +19,12 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.stages import stages
 from lutterfly.host import InferenceSession
-from lutterfly.host.link import LinkTransport
-from lutterfly.host.link.line import SerialLine
 from lutterfly.host.model import executed, runtime
 from lutterfly.host.model.arrays import differing_bytes
-from lutterfly.host.session.random_inputs import random_feeds
-from lutterfly.host.twin import Twin
-from lutterfly.host.twin.pins import Pins
+from lutterfly.host.session.verify import random_feeds
+from lutterfly.host.transports.line import SerialLine
+from lutterfly.host.transports.link import LinkTransport
+from lutterfly.host.transports.twin import Pins, Twin
 
 _CLOCK_HZ = 24_000_000
 _BYTE_BITS = 10

@@ -15,7 +15,7 @@ from pathlib import Path
 from lutterfly.golden.presets import DEFAULT_PRESET
 from lutterfly.host.files.configuration import find_config
 from lutterfly.host.program import SpreadBy
-from lutterfly.host.session.verification import Verification
+from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.verify import verify
 
 

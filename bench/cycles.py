@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from loaded import SEED, Loaded, arguments, load
 
-from lutterfly.host.simulation.settings import EventKind
+from lutterfly.host.simulation.simulator import EventKind
 
 
 @dataclass(frozen=True)

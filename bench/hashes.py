@@ -17,7 +17,7 @@ from pathlib import Path
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.simulation import build
-from lutterfly.host.simulation.top import IP
+from lutterfly.host.simulation.build import IP
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\(\*.*?\*\)", re.DOTALL)
 #: What attributes leave of a line.

@@ -15,7 +15,7 @@ from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver import ports
 from lutterfly.host.driver.driver import Driver
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import VerilatorTransport
 
 SEED = 1
 

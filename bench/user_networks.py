@@ -20,7 +20,7 @@ from torch import nn
 
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.quantize import quantize
-from lutterfly.host.session.verification import Verification
+from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.verify import verify
 
 EXPORTERS = {"dynamo": True, "legacy": False}

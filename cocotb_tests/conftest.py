@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from cocotb_tests.support import amaranth_simulator, components
 from lutterfly.hdl.parts.pipeline import ASSERTED, Platform
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.host.files import progress
+from lutterfly.host.files import terminal
 from lutterfly.host.simulation import cache
 
 pytest_plugins = ("cocotb_tests.support.tiers", "cocotb_tests.support.oracles.skips", "pytester")
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(autouse=True)
 def _whatever_the_machine_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that takes long says so in between: what is shown would depend on the machine's speed."""
-    monkeypatch.setattr(progress, "LINE_SECONDS", 3600.0)
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 3600.0)
 
 
 @pytest.fixture(scope="session")

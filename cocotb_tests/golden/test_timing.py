@@ -36,7 +36,7 @@ from lutterfly.hdl.parts import device
 from lutterfly.hdl.results import requant, results, write_back
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.graph import Window
-from lutterfly.host.simulation.settings import MemorySettings
+from lutterfly.host.simulation.simulator import MemorySettings
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

@@ -20,8 +20,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Queues
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.golden.units import ErrorCode, Queue, Unit
-from lutterfly.host.simulation.settings import Fault
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import Fault, VerilatorTransport
 
 WATCHDOG = 3000
 

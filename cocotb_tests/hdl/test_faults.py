@@ -14,10 +14,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver.driver import Driver
-from lutterfly.host.driver.errors import AcceleratorError
-from lutterfly.host.simulation.settings import Fault, MemorySettings
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.driver.driver import AcceleratorError, Driver
+from lutterfly.host.simulation.simulator import Fault, MemorySettings, VerilatorTransport
 
 CONFIG = PRESETS["tiny"]
 WATCHDOG = 3000

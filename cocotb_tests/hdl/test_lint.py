@@ -14,7 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host.simulation import build, toolchain
-from lutterfly.host.simulation.top import AXI, IP, Top
+from lutterfly.host.simulation.build import AXI, IP, Top
 from lutterfly.synth.bitstream import top_of
 
 WAIVERS = Path(__file__).with_name("lint.vlt")

@@ -29,8 +29,7 @@ from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.driver.transport import Transport
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.host.simulation.build import verilog
-from lutterfly.host.simulation.top import IP
+from lutterfly.host.simulation.build import IP, verilog
 from lutterfly.synth import tools
 
 CONFIG = PRESETS["tiny"]

@@ -10,8 +10,8 @@ from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker, rando
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
-from lutterfly.host.simulation.settings import MemorySettings
+from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.simulation.simulator import MemorySettings
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 #: Binary multiply-accumulates of a cycle on the default configuration.

@@ -15,7 +15,7 @@ from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import CompileError
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
 
 NETWORKS, BLOCK = 300, 25
 #: Of a block: what does not fit into the memories of a small accelerator.

@@ -26,7 +26,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.session.verify import verify
-from lutterfly.host.simulation.settings import MemorySettings
+from lutterfly.host.simulation.simulator import MemorySettings
 
 pytestmark = needs_reference
 

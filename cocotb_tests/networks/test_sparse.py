@@ -18,7 +18,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
 from lutterfly.host.graph import Convolution, Graph, Window
-from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 DEFAULT = PRESETS["ecp5-85k"]

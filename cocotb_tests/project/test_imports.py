@@ -35,8 +35,8 @@ ALLOWED = {
 ORDER = {
     "golden": "link numerics transfer connections engines timing program machine",
     "hdl": "parts bus memories link engines dma results compute control",
-    "host": "files board model graph frontend quantize program compiler driver simulation"
-    " handoff link uio twin backend session report transfer supported command",
+    "host": "files model graph frontend quantize program compiler driver simulation"
+    " handoff transports backend session report transfer command",
     "host/compiler": "lower rewrite layout schedule clock cluster outcome",
     "host/frontend": "functions lowering qonnx",
     "synth": "netlist mapped placed",

@@ -14,7 +14,7 @@ from amaranth.hdl import Shape
 from cocotb_tests.support.extras import needs_tools
 from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.host.transfer.facts import block_rams
+from lutterfly.host.transfer.table import block_rams
 from lutterfly.synth import tools
 
 pytestmark = needs_tools

@@ -121,8 +121,8 @@ class Sleep:
     """When a part of a component is awake: always, unless it is elaborated for :data:`.pipeline.SIMULATED`.
 
     A register that stands still costs a simulation nothing, nor does the logic between such registers
-    (``host/simulation/enabled.py``). What a part holds when it falls asleep is what came by while nobody used it, as it
-    is in hardware when it is used again.
+    (``host/simulation/rewriting.py``). What a part holds when it falls asleep is what came by while nobody used it, as
+    it is in hardware when it is used again.
 
     Parameters
     ----------

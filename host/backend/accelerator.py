@@ -9,7 +9,7 @@ import numpy as np
 
 from ..driver.driver import Driver
 from ..driver.transport import Transport
-from ..simulation.verilator_transport import VerilatorTransport
+from ..simulation.simulator import VerilatorTransport
 from .backend import Arrays, Backend
 
 

@@ -12,7 +12,7 @@ from ...golden.config import Config
 from ...golden.program.program import Program
 from ..driver.driver import Driver
 from ..driver.transport import Transport
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
 from ..graph import Graph
 
 #: The ONNX tensors at the ports of a program, in their order: int8 or uint8.

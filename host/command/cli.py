@@ -13,11 +13,10 @@ import typer
 
 from ...golden.presets import DEFAULT_PRESET
 from ..backend import DEFAULT_BACKEND
-from ..files.progress import showing
-from . import accuracy, commands, comparison, inference, quantisation, tables
+from ..files.terminal import showing
+from . import accuracy, models, quantisation
+from .answer import finish, reporting
 from .board.cli import register
-from .board.options import Device, DeviceConfig
-from .ending import finish, reporting
 from .options import (
     Backend,
     Batch,
@@ -26,6 +25,8 @@ from .options import (
     CheckedModel,
     ConfigOption,
     Cores,
+    Device,
+    DeviceConfig,
     FloatModel,
     Inputs,
     Json,
@@ -78,7 +79,7 @@ def check(
     """Show the layers, and where each runs; a model that is refused is refused with the reason."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
         target = Target.of(config, cores, spread, mhz=mhz)
-        finish(commands.check(model, target, progress, supported=supported), as_json)
+        finish(models.check(model, target, progress, supported=supported), as_json)
 
 
 @app.command("compile")
@@ -93,7 +94,7 @@ def compile_(
 ) -> None:
     """Compile an ONNX file to a program for one configuration."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        finish(commands.compile_(model, output, Target.of(config, cores, spread, batch), progress), as_json)
+        finish(models.compile_(model, output, Target.of(config, cores, spread, batch), progress), as_json)
 
 
 @app.command()
@@ -134,7 +135,7 @@ def run(
     """Run inference on the simulated accelerator, on a board, or in the golden functions."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
         with Target.of(config, cores, spread, batch, mhz, device) as target:
-            answered = inference.run(model, inputs, outputs or [], report, backend, target, progress)
+            answered = models.run(model, inputs, outputs or [], report, backend, target, progress)
         finish(answered, as_json)
 
 
@@ -184,7 +185,7 @@ def verify(
             showing(enabled=not as_json) as progress,
             Target.of(config, cores, spread, batch, device=device) as target,
         ):
-            answered = comparison.verify(model, samples, seed, target, progress)
+            answered = accuracy.verify(model, samples, seed, target, progress)
         finish(answered, as_json)
 
 
@@ -208,7 +209,7 @@ def table(
     """Make a table of pointwise operators from codes to codes, and a ROM of it in Verilog."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = tables.table(operators or [], model, source, target, output, plot, block_rams, progress)
+            answered = quantisation.table(operators or [], model, source, target, output, plot, block_rams, progress)
         finish(answered, as_json)
 
 
@@ -221,7 +222,7 @@ def demo(
     """Classify handwritten digits on the simulated accelerator, next to ONNX Runtime."""
     with reporting(as_json):
         with showing(enabled=not as_json) as progress:
-            answered = commands.demo(form, config, progress)
+            answered = models.demo(form, config, progress)
         finish(answered, as_json)
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ...examples import digits
 from ...golden.config import Config
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
 from ..model import executed, runtime
 from ..model.arrays import differing_bytes
 from ..session.session import InferenceSession

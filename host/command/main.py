@@ -12,10 +12,10 @@ from types import FrameType
 
 import typer
 
-from ..files import standard_streams
-from ..files.standard_streams import OutputError, answer, complain
+from ..files import terminal
+from ..files.terminal import OutputError, answer, complain
+from .answer import WRONG_INPUT
 from .cli import app
-from .ending import WRONG_INPUT
 
 #: As shells report a process that a signal has ended: SIGINT, SIGPIPE.
 INTERRUPTED, UNREAD = 130, 141
@@ -49,7 +49,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line on ``arguments``, by default the process's own; returns the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
-        standard_streams.prepare()
+        terminal.prepare()
         with _unwinding():
             return _run(words)
     except OutputError as error:
@@ -80,4 +80,4 @@ def _run(words: list[str]) -> int:
         return INTERRUPTED
     except OSError as error:
         # Only help is written by others.
-        raise standard_streams.failure(error) from error
+        raise terminal.failure(error) from error

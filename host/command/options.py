@@ -8,10 +8,12 @@ from typing import Annotated
 
 import typer
 
-from ...golden.presets import PRESETS
+from ...boards import BOARDS
+from ...golden.presets import DEFAULT_PRESET, PRESETS
 from ..backend import BackendName
-from ..files.standard_streams import answer
+from ..files.terminal import answer
 from ..program import SpreadBy
+from .target import FORMS
 
 Model = Annotated[Path, typer.Argument(help="An ONNX file, or a program that `compile` made.", show_default=False)]
 
@@ -247,4 +249,33 @@ def _show_version(wanted: bool) -> None:
 
 Version = Annotated[
     bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+]
+
+
+# Options for boards.
+
+BoardName = Annotated[
+    str, typer.Option("--board", metavar="NAME", show_default=False, help=f"The board: {', '.join(BOARDS)}.")
+]
+
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device",
+        metavar=FORMS.replace(" or ", "|"),
+        show_default=False,
+        help="A board at a serial port, as uart:/dev/ttyUSB0, or its twin; or an accelerator on this machine's bus, as "
+        "uio:/dev/uio0,/dev/udmabuf0; by default the accelerator is simulated.",
+    ),
+]
+
+DeviceConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="NAME|FILE",
+        show_default=False,
+        help=f"Configuration: {', '.join(PRESETS)}, or a JSON file; by default the board's, and {DEFAULT_PRESET} where "
+        "there is none.",
+    ),
 ]

@@ -1,17 +1,15 @@
-"""What `quantize` does: a float model quantised, and whether the accelerator runs the result."""
+"""The commands `quantize` and `table`: a float model in int8, and transfer tables as ROMs."""
 
-# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..files.configuration import find_config
-from ..files.numpy_files import load_archive
-from ..files.phrases import macs_of, prediction_text
-from ..files.progress import Progress
-from ..files.writing import check_writable, write_whole
+from ..files.files import check_writable, load_archive, write_whole
+from ..files.terminal import Progress, macs_of, prediction_text
 from ..model.arrays import sample_count
 from ..model.model import read_model_file
 from ..session.loading import load
@@ -24,6 +22,9 @@ if TYPE_CHECKING:
     from ..quantize.layer_errors import LayerError
     from ..quantize.rewriting import Rewriting
     from ..quantize.static_quantisation import Quantised
+
+# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
+
 
 #: Nodes that are named for each rewriting; JSON has all.
 _SHOWN = 3
@@ -185,3 +186,67 @@ def _rewritten_text(quantised: Quantised) -> list[str]:
         shown = ", ".join(labels[:_SHOWN]) + (f" and {len(labels) - _SHOWN} more" if len(labels) > _SHOWN else "")
         lines += [f"rewritten: {rewriting.title}: {shown}", f"    {rewriting.change}"]
     return [*lines, f"in float, the rewritten model is {quantised.difference:.1e} from the given one"]
+
+
+# What `table` does: a transfer table, and its ROM as Verilog.
+
+# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
+
+
+def table(
+    operators: Sequence[str],
+    model: Path | None,
+    source: str,
+    target: str,
+    output: Path | None,
+    plot: Path | None,
+    limit: str | None,
+    progress: Progress,
+) -> Answer:
+    """Compute a transfer table, and write its ROM as Verilog."""
+    from ...golden.transfer.schemes import parse
+    from .. import report as reports
+    from ..transfer import operators as chains
+    from ..transfer import table as tables
+
+    if bool(operators) == (model is not None):
+        raise ValueError(
+            "operator or model must be given, and not both: --operator Tanh, or --model FILE with a chain of pointwise "
+            "operators; --operator Identity requantises"
+        )
+    schemes = parse(source), parse(target)
+    there_are = tables.BlockRams.parse(limit) if limit else None
+    if plot:
+        reports.check_ending(plot, "plot")
+        reports.check_available("plot")
+    for written, path in (("output", output), ("plot", plot)):
+        if path:
+            check_writable(path)
+            if model and path.resolve() == model.resolve():
+                raise ValueError(f"{written} must be another file than the model, not {path}")
+    if output and plot and output.resolve() == plot.resolve():
+        raise ValueError(f"plot must be another file than the Verilog, not {plot}")
+    progress("computing the table")
+    name = str(model) if model else ", ".join(operators)
+    chain = chains.read_chain(read_model_file(model), name) if model else chains.chain_of(operators)
+    found = tables.tabulate_chain(name, chains.Pointwise(chain, name), *schemes)
+    if there_are:
+        there_are.check(found.rom)
+    text, values = [tables.summary(found)], found.values()
+    if output:
+        progress("generating Verilog")
+        module = tables.module_name(output)
+        data = tables.table_verilog(found, module).encode()
+        write_whole(output, data)
+        text.append(f"{output}: {len(data):,} bytes of Verilog, module {module}")
+        values |= {"module": module, "file_bytes": len(data)}
+    if plot:
+        from ..transfer.plot import plot as draw
+
+        progress("drawing the plot")
+        write_whole(plot, draw(found).encode())
+        text.append(f"plot: {plot}")
+        values["plot"] = str(plot)
+    if not output:
+        text.append(tables.shown_codes(found))
+    return Answer("\n".join(text), values)

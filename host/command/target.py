@@ -10,13 +10,49 @@ from typing import Self
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
 from ..files.configuration import find_config
-from ..link import LinkTransport
-from ..link.transport import configuration_of
 from ..program import Outcome, Speed, SpreadBy
-from ..session.loaded import Loaded
-from ..session.loading import Given, load, load_outcome
-from ..uio import UioTransport
-from .board.opening import open_device
+from ..session.loading import Given, Loaded, load, load_outcome
+from ..transports import link, uio
+from ..transports.link import SCHEME as SERIAL
+from ..transports.link import LinkTransport, configuration_of
+from ..transports.uio import SCHEME as MAPPED
+from ..transports.uio import UioTransport
+
+# What `--device` names: a board at a serial port, or an accelerator on this machine's own bus.
+
+#: As help and messages say it.
+FORMS = f"{SERIAL}PORT or {MAPPED}DEVICE,BUFFER"
+_OPENERS = {SERIAL: link.open_device, MAPPED: uio.open_device}
+
+
+def open_device(name: str) -> link.LinkTransport | uio.UioTransport:
+    """The accelerator of a name; to be closed.
+
+    Raises
+    ------
+    ValueError
+        If it is no such name.
+    LinkError, PortError, UioError
+        If it cannot be reached.
+    """
+    for scheme, opener in _OPENERS.items():
+        if name.startswith(scheme):
+            return opener(name)
+    raise ValueError(f"device must be {FORMS}, not {name}")
+
+
+def check_serial(name: str) -> None:
+    """Refuse what has no serial link.
+
+    Raises
+    ------
+    ValueError
+        If the name is not one of a serial port.
+    """
+    if name.startswith(MAPPED):
+        raise ValueError(
+            f"device must be {SERIAL}PORT, not {name}: selftest is for a board at a serial port; use verify --device"
+        )
 
 
 @dataclass(frozen=True)

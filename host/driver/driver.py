@@ -9,14 +9,219 @@ import numpy as np
 
 from ...golden import registers
 from ...golden.config import Config
-from ...golden.program.program import Program, Queues
+from ...golden.isa import COMMAND_BYTES, Opcode
+from ...golden.program.program import CoreProgram, Program, Queues
 from ...golden.program.stages import Stage, stages
-from ...golden.units import ErrorCode, Unit
+from ...golden.registers import core_name, error_fields, register_map
+from ...golden.timing.latencies import reset_cycles
+from ...golden.units import WITH_ADDRESS, ErrorCode, Queue, Unit, remedy
 from . import ports
-from .control import Control, cycle_limit
-from .errors import AcceleratorError
-from .stopped import stopped
 from .transport import Run, Transport
+
+# What the driver raises.
+
+
+class HardwareError(RuntimeError):
+    """The device that answers is no accelerator of the expected version and configuration."""
+
+
+class AcceleratorError(RuntimeError):
+    """A run that stopped.
+
+    Attributes
+    ----------
+    code : ErrorCode
+        Why; ``NONE`` if the accelerator does not answer in time.
+    unit : Unit
+        Where.
+    index : int
+        Of the command in its queue.
+    address : int
+        Address out of range, or external address of the failed burst; 0 where there is none.
+    command : str
+        What the command was, in words.
+    core : int
+        The core that it is of.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: ErrorCode,
+        unit: Unit,
+        index: int = 0,
+        address: int = 0,
+        command: str = "",
+        core: int = 0,
+    ):
+        super().__init__(message)
+        self.code = code
+        self.unit = unit
+        self.index = index
+        self.address = address
+        self.command = command
+        self.core = core
+
+
+# Control: the registers of the accelerator behind a transport, by name; its identity, starts and resets.
+
+COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
+#: Of several cores.
+CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
+
+#: Polls of STATUS, each after twice the time that a soft reset takes, until it must be over.
+_RESET_POLLS = 10
+#: A run that its watchdog does not stop moves on, however slowly: this bounds it.
+_CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
+
+
+def cycle_limit(program: Program) -> int:
+    """How many cycles a driver waits for the end of a run of this program."""
+    return max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
+
+
+class Control:
+    """The registers of one accelerator.
+
+    Whoever uses it holds ``transport.exclusive()``, but for :meth:`check_identity`.
+
+    Parameters
+    ----------
+    transport : Transport
+    config : Config
+        What the hardware must have been generated from.
+    """
+
+    def __init__(self, transport: Transport, config: Config):
+        self._transport = transport
+        self._config = config
+        self._registers = register_map(config.cores)
+
+    def check_identity(self) -> None:
+        """Raise HardwareError if ID, version or configuration hash differ."""
+        for name, expected, advice in (
+            ("ID", registers.ID, "check the register port's address"),
+            ("VERSION", registers.VERSION, "use the release of lutterfly that the hardware was generated with"),
+            ("CONFIG_HASH", self._config.hash, "name the configuration that the hardware was generated from"),
+        ):
+            with self._transport.exclusive():
+                found = self.read(name)
+            if found != expected:
+                raise HardwareError(f"{name} must be {expected:#010x}, not {found:#010x}; {advice}")
+
+    def set_up(self, cores: Sequence[Queues], watchdog_cycles: int) -> None:
+        """Write what a run of all cores needs, which ends with an interrupt, before it is started."""
+        settings = {"EXTERNAL_BASE": self._transport.arena_base}
+        for number, queues in enumerate(cores):
+            settings |= {core_name(f"{queue.name}_PROGRAM", number): queues[queue].address for queue in Queue}
+            settings |= {core_name(f"{queue.name}_COMMANDS", number): len(queues[queue]) for queue in Queue}
+        settings |= {"WATCHDOG": watchdog_cycles, "INTERRUPT_ENABLE": 1}
+        # What is written again counts as changed: the hardware would fetch commands that it still holds.
+        state = self._transport.state
+        for name, value in settings.items():
+            if state.settings.get(name) != value:
+                # Unknown if the write fails.
+                state.settings.pop(name, None)
+                self.write(name, value)
+                state.settings[name] = value
+        self.write("INTERRUPT", 1)
+
+    def start(self) -> None:
+        """Start the run that is set up."""
+        self.write("CONTROL", registers.CONTROL_START)
+
+    def reset(self) -> None:
+        """Reset the core, and wait for the end of it.
+
+        Raises
+        ------
+        AcceleratorError
+            If it does not end.
+        """
+        state, cycles_per_poll = self._transport.state, 2 * reset_cycles(self._config)
+        state.program, state.must_reset = None, True
+        self.write("CONTROL", registers.CONTROL_RESET)
+        for _ in range(_RESET_POLLS):
+            if not self.read("STATUS") & registers.STATUS_RESETTING:
+                state.run, state.must_reset = None, False
+                return
+            self._transport.wait_for_interrupt(cycles_per_poll)
+        raise AcceleratorError(
+            f"a soft reset must end within {_RESET_POLLS * cycles_per_poll} cycles, and does not; "
+            "reset the hardware as a whole",
+            code=ErrorCode.NONE,
+            unit=Unit.NONE,
+        )
+
+    def counters(self) -> list[dict[str, int]]:
+        """The performance counters of each core, by their names in lower case."""
+        cores = range(self._config.cores)
+        names = COUNTERS if len(cores) == 1 else CLUSTER_COUNTERS
+        return [{name.lower(): self.read(name, core) for name in names} for core in cores]
+
+    def read(self, name: str, core: int = 0) -> int:
+        """The value of a register, of a core's own if it has one."""
+        return self._transport.read_register(self._registers[core_name(name, core)].address)
+
+    def write(self, name: str, value: int) -> None:
+        """Write a register."""
+        self._transport.write_register(self._registers[name].address, value)
+
+
+# Why a run stopped: what the error registers say, in words, with the command and a remedy.
+
+#: The queue whose command a unit executes.
+_QUEUES = dict.fromkeys((Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL, Unit.BARRIER), Queue.DMA) | dict.fromkeys(
+    (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK), Queue.COMPUTE
+)
+
+
+def stopped(program: Program, cores: Sequence[Queues], core: int, word: int, address: int) -> AcceleratorError:
+    """The error that the registers ERROR and ERROR_ADDRESS of a core tell of.
+
+    Parameters
+    ----------
+    program : Program
+        What runs.
+    cores : sequence of Queues
+        The prologue or the body of each core.
+    core : int
+        The core that has stopped first.
+    word, address : int
+        Its two registers.
+    """
+    found = error_fields(word)
+    code, unit, index = ErrorCode(found["code"]), Unit(found["unit"]), found["index"]
+    command = _describe(program.cores[core], cores[core], unit, index)
+    where = f" at address {address:#x}" if code in WITH_ADDRESS else ""
+    of_core = f" of core {core}" if len(cores) > 1 else ""
+    return AcceleratorError(
+        f"{code.name} in {unit.name}{of_core}{where}, {command}; {remedy(code, unit)}",
+        code=code,
+        unit=unit,
+        index=index,
+        address=address,
+        command=command,
+        core=core,
+    )
+
+
+def _describe(core: CoreProgram, queues: Queues, unit: Unit, index: int) -> str:
+    """The command in words, as far as its queue is known."""
+    run = "body" if queues is core.body else "prologue"
+    queue = _QUEUES.get(unit)
+    if queue is None:
+        return f"command {index} of the {run}"
+    data = queues[queue].commands
+    start = index * COMMAND_BYTES
+    code = data[start] & 15 if start < len(data) else None
+    opcode = Opcode(code).name if code in Opcode.__members__.values() else f"opcode {code}"
+    words = f"command {index} ({opcode}) of the {run}'s {queue.title} queue"
+    if queue is Queue.COMPUTE and run == "body":
+        words += "".join(f", layer {layer.name}" for layer in core.layers if index in layer.commands)
+    return words
+
 
 _ERROR = ("ERROR", "ERROR_ADDRESS")
 
@@ -159,7 +364,7 @@ class Driver:
             self._begun.run = None
 
     def counters(self) -> dict[str, int]:
-        """The performance counters of this driver's last run, by the names of :data:`.control.COUNTERS` in lower
+        """The performance counters of this driver's last run, by the names of :data:`.driver.COUNTERS` in lower
         case: of several cores sums, and the ``cycles`` of the one that was last.
 
         Raises

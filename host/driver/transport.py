@@ -1,16 +1,52 @@
-"""The way from the driver to an accelerator: registers, external memory, the interrupt, its state."""
+"""The way from the driver to an accelerator: registers, external memory, the interrupt, and who may use it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from ...golden.program.program import Program, Queues
-from .turns import Turns
+
+# A lock that threads get in the order in which they ask for it.
+
+
+class Turns:
+    """Who has it may nest it. Python's own locks may go to the same thread again and again while others wait."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._owner: int | None = None
+        self._queue: deque[object] = deque()
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for this thread's turn, and have it until the end of the block."""
+        me = threading.get_ident()
+        if self._owner == me:
+            yield
+            return
+        ticket = object()
+        # One block for waiting and having: an interrupt from the keyboard may come anywhere in it.
+        try:
+            with self._changed:
+                self._queue.append(ticket)
+                self._changed.wait_for(lambda: self._owner is None and self._queue[0] is ticket)
+                self._queue.popleft()
+                self._owner = me
+            yield
+        finally:
+            with self._changed:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                if self._owner == me:
+                    self._owner = None
+                self._changed.notify_all()
 
 
 @dataclass(eq=False, slots=True)

@@ -1,1 +1,1 @@
-"""What integrators are handed: a model as C, the driver for it in C99, a core file for FuseSoC."""
+"""Export to integrators: a model as C with the driver in C99, a core for FuseSoC, scripts and a LiteX module."""

@@ -26,9 +26,8 @@ except ImportError as error:
 from ...golden import pins, registers
 from ...golden.config import Config
 from ...golden.config_parts import AxiConfig
-from ..files.writing import write_whole
-from ..simulation.build import verilog
-from ..simulation.top import IP
+from ..files.files import write_whole
+from ..simulation.build import IP, verilog
 
 __all__ = ["Accelerator", "add_accelerator"]
 

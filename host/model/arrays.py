@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ..files.numpy_files import load_archive, load_array
+from ..files.files import load_archive, load_array
 from .model import Model, computed_tensors, expose
 from .runtime import RUNTIME_ERRORS, plain_session, random_tensors
 

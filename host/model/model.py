@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from ..files.reading import read_file
+from ..files.files import read_file
 from .as_read import as_onnx_runtime_reads
 
 if TYPE_CHECKING:

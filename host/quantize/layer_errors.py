@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
 from ..model.arrays import sample_count
 from ..model.model import computed_tensors, expose, model_inputs
 from ..model.runtime import plain_session

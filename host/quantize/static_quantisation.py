@@ -16,7 +16,7 @@ import onnx
 from onnx import NodeProto, numpy_helper
 from onnxruntime import quantization
 
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
 from ..frontend import ModelError
 from ..frontend.fragments import EXTREMES, LAYOUT, MULTIPLICATION, POINTWISE, SUBTRACTION, has_elements
 from ..model.arrays import sample_count

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...synth.tools import missing
-from ..files.writing import check_writable
+from ..files.files import check_writable
 from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from ...golden.isa import Opcode
 from ...golden.units import Queue
 from ..program import BodyCommand, CoreOutcome, Outcome
 from ..session.session import InferenceSession
-from ..simulation.settings import EventKind
-from ..simulation.simulator import Simulator
+from ..simulation.simulator import EventKind, Simulator
 
 #: From the end of the last core to the interrupt of all, beyond what one core takes.
 CLUSTER_INTERRUPT = 1

@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 
 from ...golden.units import Queue
-from ..files.phrases import tables_text
+from ..files.terminal import tables_text
 from ..program import BusUse, Speed
 from . import figures, memory_figures, timeline
 from .document import MEASURED, PREDICTED, document, section, text_section

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnxruntime
 
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
 from ..model.arrays import TensorInfo, contents
 from ..model.executed import open_session
 from ..model.runtime import RUNTIME_ERRORS, probe, random_tensors, reason_of

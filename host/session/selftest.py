@@ -10,11 +10,11 @@ import numpy as np
 
 from ...examples import digits
 from ...golden.config import Config
-from ..driver.control import Control
-from ..files.progress import Progress
-from ..link import LinkTransport
+from ..driver.driver import Control
+from ..files.terminal import Progress
 from ..model import executed, runtime
 from ..model.arrays import differing_bytes
+from ..transports.link import LinkTransport
 from .session import InferenceSession
 
 #: How long the clock is measured, and how far it may be off: the host's timer and the way of an answer are part of it.

@@ -15,7 +15,7 @@ from ..backend import DEFAULT_BACKEND, find_backend
 from ..driver.driver import Driver
 from ..driver.transport import Transport
 from ..files.configuration import find_config
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
 from ..model.arrays import TensorInfo, check_feeds, sample_count
 from ..program import SpreadBy
 from .loading import Given, load

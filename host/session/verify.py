@@ -7,17 +7,33 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.machine import machine
 from ..driver.transport import Transport
-from ..files.progress import Progress, silent
+from ..files.terminal import Progress, silent
+from ..graph import Graph
 from ..model import runtime
 from ..program import SpreadBy
-from ..simulation.settings import MemorySettings
-from ..simulation.verilator_transport import VerilatorTransport
-from .compare import Comparison
+from ..simulation.simulator import MemorySettings, VerilatorTransport
+from .compare import Comparison, Verification, Watched, WatchedBoard, WatchedSimulator
 from .loading import Given, load
-from .random_inputs import random_feeds
 from .session import InferenceSession
-from .verification import Verification
-from .watching import Watched, WatchedBoard, WatchedSimulator
+
+# Random inputs of a model.
+
+
+def random_feeds(
+    session: InferenceSession, graph: Graph, rng: np.random.Generator, samples: int = 1
+) -> dict[str, np.ndarray]:
+    """Random inputs, one after the other: every code of a quantised input, and the whole range of a float one."""
+    feeds = {}
+    for index, info in enumerate(session.get_inputs()):
+        shape = (samples, *info.sample_shape)
+        if info.dtype.kind in "iu":
+            limits = np.iinfo(info.dtype)
+            feeds[info.name] = rng.integers(limits.min, limits.max, shape, info.dtype, endpoint=True)
+        else:
+            tensor = graph.tensors[graph.inputs[min(index, len(graph.inputs) - 1)]]
+            low, high = ((code - tensor.zero_point) * tensor.scale for code in (-128, 127))
+            feeds[info.name] = rng.uniform(low, high, shape).astype(info.dtype)
+    return feeds
 
 
 def verify(

@@ -7,24 +7,109 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ...golden import pins
 from ...golden.config import Config
-from ...golden.pins import MODULE
-from ..files.progress import Progress, silent
+from ...golden.pins import CLOCK, MODULE
+from ..files.terminal import Progress, silent
 from . import cache, toolchain
+from .rewriting import WRAPPER_NAME, wrap
 from .toolchain import ToolError
-from .top import AXI, Top
-from .wrapper import WRAPPER_NAME, wrap
+
+# The header `design.h`: what ``harness.cpp`` must know of a configuration's model.
+
+
+def design(root_header: str, config: Config) -> str:
+    """The text of the header.
+
+    Parameters
+    ----------
+    root_header : str
+        Verilator's, of the model.
+    config : Config
+
+    Raises
+    ------
+    ToolError
+        If the model has not the memories of the configuration's cores.
+    """
+    cluster = config.cluster
+    banks = {bank: _banks(bank, root_header, cluster.cores) for bank in ("even", "odd")}
+    ports, traces = pins.masters(cluster), pins.traces(cluster)
+    lines = [
+        "#pragma once",
+        f"#define LUTTERFLY_DATA_BYTES {config.axi.data_bytes}",
+        f"#define LUTTERFLY_LANES {config.array.lanes}",
+        f"#define LUTTERFLY_FEATURE_BYTES {config.memory.feature_bytes}",
+        f"#define LUTTERFLY_PORTS {cluster.ports}",
+        f"#define LUTTERFLY_CORES {cluster.cores}",
+        f"#define LUTTERFLY_CLOCK top_.{pins.CLOCK}",
+        f"#define LUTTERFLY_RESET_N top_.{pins.RESET}",
+        f"#define LUTTERFLY_CONTROL(pin) top_.{pins.SLAVE}_##pin",
+        *(f"#define LUTTERFLY_PIN_{name}(pin) top_.{name}_##pin" for name in (*ports, *traces)),
+        f"#define LUTTERFLY_EACH_PORT(X) {' '.join(f'X({at}, LUTTERFLY_PIN_{name})' for at, name in enumerate(ports))}",
+        "#define LUTTERFLY_EACH_CORE(X) "
+        + " ".join(
+            f"X({at}, LUTTERFLY_PIN_{name}, {even}, {odd})"
+            for at, (name, even, odd) in enumerate(zip(traces, banks["even"], banks["odd"], strict=True))
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _banks(bank: str, root_header: str, cores: int) -> list[str]:
+    """Where each core's bank of the feature memory is in the model."""
+    found = re.findall(rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE)
+    of_core = [[name for name in found if cores == 1 or f"core_{number}__DOT__" in name] for number in range(cores)]
+    if any(len(names) != 1 for names in of_core):
+        raise ToolError(f"the model must have one {bank} bank of the feature memory for each core, not {len(found)}")
+    return [name for (name,) in of_core]
+
+
+# What is simulated: a top level, and the harness around it.
+
+
+@dataclass(frozen=True, slots=True)
+class Top:
+    """A top level, and the harness around it.
+
+    Attributes
+    ----------
+    module : str
+        Of ``lutterfly.hdl``; its ``generate(config, asserted=..., **settings)`` gives the Verilog.
+    settings : tuple of (str, int)
+        What it is generated with beside the configuration.
+    is_rewritten : bool
+        Whether the Verilog takes another form, which simulates faster. A netlist does not: it is simulated as it is.
+    harness : tuple of Path
+        The source that is compiled with the model, and the headers that it includes beside ``design.h``.
+    header : callable
+        From Verilator's header of the model and the configuration to the text of ``design.h``.
+    clock : str
+        The name of its pin.
+    """
+
+    module: str
+    harness: tuple[Path, ...]
+    header: Callable[[str, Config], str]
+    settings: tuple[tuple[str, int], ...] = ()
+    clock: str = "clk"
+    is_rewritten: bool = True
+
+
+#: The accelerator as others take it into a design.
+IP = Top("top_ip", tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h")), design, (), CLOCK)
+#: The same with the pins of its trace, as the harness of registers and external memory has it.
+AXI = replace(IP, settings=(("trace", True),))
 
 PACKAGE = Path(__file__).parents[2]
 #: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
-_WRAPPING = tuple(
-    (Path(__file__).parent / name).read_bytes()
-    for name in ("wrapper.py", "enabled.py", "rewriting.py", "design.py", "top.py")
-)
+_WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("rewriting.py", "build.py"))
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
 #: that were edited since, and would keep their Verilog under the key of the new ones.
 _GENERATE = """\

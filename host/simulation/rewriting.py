@@ -13,7 +13,11 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
+
+from ...golden.pins import AWAKE
+from .toolchain import ToolError
 
 _MODULE = re.compile(r"^module .*?^endmodule", re.MULTILINE | re.DOTALL)
 _NAME = re.compile(r"module (\\\S+|\w+) *\(([^)]*)\);")
@@ -154,3 +158,117 @@ def _text(name: str, high: int, low: int, count: int) -> str:
     index = "" if high < 0 else f"[{high}]" if high == low else f"[{high}:{low}]"
     text = f"{name} {index}"
     return f"{{{count}{{ {text} }}}}" if count > 1 else text
+
+
+# Let registers with an enable stand still together with the logic between them: the same Verilog otherwise.
+#
+# Amaranth writes a register of a part that sleeps (``hdl/parts/pipeline.py``) as one that takes its own value again, so
+# that Verilator evaluates what stands in front of it in every cycle. Here the enable goes to the clock's event instead:
+# what depends on such registers alone is evaluated only when they change.
+
+_INPUT = re.compile(rf"^  input {AWAKE};$", re.MULTILINE)
+#: What registers take next: their own values, and others if they are enabled. With a reset there is more behind it.
+_NEXT = re.compile(
+    r"(^  always @\* begin\n    if \(.*\) begin end\n)((?:    \S+ *= \S+ *;\n)+)"
+    rf"    if \({AWAKE}\) begin\n((?:      .*\n)+)    end\n(  end\n)",
+    re.MULTILINE,
+)
+_OWN = re.compile(r"    (\S+) *= (\S+) *;\n")
+_WORD = re.compile(r"\\\S+|[\w$]+")
+_REGISTER = re.compile(r"^  always @\(posedge (\w+)\)\n    (\S+) *<= (\S+) *;\n", re.MULTILINE)
+
+
+def gate(text: str) -> str:
+    """``text``, Verilog as Yosys writes it, with the enables of parts that sleep at their clocks."""
+    return _MODULE.sub(lambda module: _gated(module[0]) if _INPUT.search(module[0]) else module[0], text)
+
+
+def _gated(module: str) -> str:
+    registers = {value: register for _, register, value in _REGISTER.findall(module)}
+    words, gated = Counter(_WORD.findall(module)), set()
+
+    def enabled(match: re.Match[str]) -> str:
+        head, defaults, body, end = match.groups()
+        pairs = _OWN.findall(defaults)
+        # A value that something else reads as well has to be the register's own while that stands still.
+        inside = Counter(_WORD.findall(match[0]))
+        # Outside stand its declaration and its register.
+        if not all(registers.get(value) == own and words[value] - inside[value] == 2 for value, own in pairs):
+            return match[0]
+        gated.update(value for value, _ in pairs)
+        return f"{head}{defaults}{body}{end}"
+
+    module = _NEXT.sub(enabled, module)
+    return _REGISTER.sub(lambda match: _clocked(match, gated), module)
+
+
+def _clocked(match: re.Match[str], gated: set[str]) -> str:
+    clock, _, value = match.groups()
+    return match[0].replace(f"(posedge {clock})", f"(posedge {clock} iff {AWAKE})") if value in gated else match[0]
+
+
+# Change generated Verilog so that it simulates fast: same cycles, fewer evaluations.
+#
+# * Every change of the clock is a cycle, not only every rise: one evaluation a cycle instead of two.
+# * The inputs pass through registers in a wrapper. The harness hands over the next cycle's inputs before the edge, so
+#   that in each cycle the core sees what it would see without them; but logic behind inputs is evaluated once, with the
+#   state, not a second time.
+#
+# Together this made the ``ecp5-85k`` core 1.6 times as fast; the rewriting above makes an evaluation shorter.
+
+#: The module that the harness sees.
+WRAPPER_NAME = "simulation"
+
+_PORT = re.compile(r"^ *(input|output) (?:(\[\d+:0\]) )?(\w+);", re.MULTILINE)
+#: What memories hold at first; elsewhere a line of the same form clears a bit in every cycle.
+_INITIAL = re.compile(r"^ *initial begin\n.*?^ *end\n", re.MULTILINE | re.DOTALL)
+_ZERO = re.compile(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
+#: What Yosys makes of an assertion with a message.
+_ASSERTION = re.compile(r"^( *if \(!.*\))\n *\$write\((\".*\")\);\n *assert \(.*\);$", re.MULTILINE)
+#: The harness's function, to which a broken assertion goes.
+_NEVER = "lutterfly_never"
+
+
+def wrap(text: str, top_name: str, clock: str, *, is_rewritten: bool = True) -> str:
+    """Verilog with the module ``simulation`` around ``top_name``, whose clock has the name ``clock``; rewritten by
+    :mod:`.rewriting` or as it is.
+
+    Raises
+    ------
+    ToolError
+        If ``text`` has no such module, or it has no clock.
+    """
+    module = re.search(rf"^module {top_name}\(.*?^endmodule", text, re.MULTILINE | re.DOTALL)
+    ports = (
+        [(direction, f"{width} " if width else "", name) for direction, width, name in _PORT.findall(module[0])]
+        if module
+        else []
+    )
+    if ("input", "", clock) not in ports:
+        raise ToolError(f"the Verilog must have a module {top_name} with an input {clock}")
+    inputs = [(width, name) for direction, width, name in ports if direction == "input" and name != clock]
+    outputs = [(width, name) for direction, width, name in ports if direction == "output"]
+    names = [name for _, name in (*inputs, *outputs)]
+    links = [f".{name}({name}__now)" for _, name in inputs] + [f".{name}({name})" for _, name in outputs]
+    lines = [
+        f"module {WRAPPER_NAME}({', '.join([clock, *names])});",
+        f"  input {clock};",
+        *(f"  input {width}{name};\n  reg {width}{name}__now = 0;" for width, name in inputs),
+        *(f"  output {width}{name};" for width, name in outputs),
+        f"  always @(posedge {clock}) begin",
+        *(f"    {name}__now <= {name};" for _, name in inputs),
+        "  end",
+        f"  {top_name} core({', '.join([f'.{clock}({clock})', *links])});",
+        "endmodule\n",
+    ]
+    text = _ASSERTION.sub(rf"\1 {_NEVER}(\2);", _without_zeros(text))
+    head = f'import "DPI-C" function void {_NEVER}(input string message);\n'
+    return head + ((rewrite(gate(text)) if is_rewritten else text) + "\n".join(lines)).replace("@(posedge ", "@(edge ")
+
+
+def _without_zeros(text: str) -> str:
+    """``text`` without the lines that set memory words to zero.
+
+    The model's memories are zero at first anyway, and thousands of such lines compile slowly.
+    """
+    return _INITIAL.sub(lambda block: _ZERO.sub("", block[0]), text)

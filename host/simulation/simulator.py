@@ -3,14 +3,201 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .harness import HarnessSettings, Model
-from .settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
+from ...golden.config import Config
+from ...golden.timing.overheads import OVERHEADS
+from ..driver.transport import Transport
+from ..files.terminal import Progress, silent
+from .build import library
+
+# What the simulated memory does, and what a run ends in.
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """How the simulated external memory behaves; the defaults are the ideal bus that predictions are made for.
+
+    Attributes
+    ----------
+    read_latency : int
+        Cycles from a read address to its first beat.
+    write_latency : int
+        Cycles from the last beat of a write to its response.
+    beat_interval : int
+        Cycles from beat to beat; 1 is the full bandwidth.
+    outstanding : int
+        Bursts in flight, for reads and for writes.
+    accept, answer : bool
+        Without ``accept``, addresses are not accepted; without ``answer``, accepted ones wait until it is set again.
+    hold : int
+        Most cycles by which the answer to a read is late, at random, while reads of other cores are answered.
+    seed : int
+        Of the stalls.
+    stall_probability : float
+        Of a stall, in each cycle on each channel, the register port included.
+    """
+
+    read_latency: int = OVERHEADS.read_latency
+    write_latency: int = OVERHEADS.write_latency
+    beat_interval: int = 1
+    outstanding: int = OVERHEADS.bursts
+    accept: bool = True
+    answer: bool = True
+    hold: int = 0
+    seed: int = 0
+    stall_probability: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("read_latency", 1, 100_000),
+            ("write_latency", 1, 100_000),
+            ("beat_interval", 1, 100_000),
+            ("outstanding", 1, 1024),
+            ("hold", 0, 100_000),
+            ("seed", 0, 2**32 - 1),
+        ):
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+        if not 0 <= self.stall_probability <= 0.99:
+            raise ValueError(f"stall_probability must be between 0 and 0.99, not {self.stall_probability}")
+
+
+class Outcome(enum.IntEnum):
+    """Why :meth:`Simulator.run` returned."""
+
+    LIMIT = 0
+    INTERRUPT = 1
+    COMPUTE_DONE = 2
+
+
+class EventKind(enum.IntEnum):
+    """What the trace records: pulses of the cores' ``trace`` outputs, and that the interrupt line rises."""
+
+    ISSUE_FIRST = 0
+    ISSUE_LAST = 1
+    COMPUTE_DONE = 2
+    DMA_BEGIN = 3
+    DMA_DONE = 4
+    INTERRUPT = 5
+
+
+class Fault(enum.IntEnum):
+    """The AXI responses that a memory gives to tell of trouble."""
+
+    SLAVE = 2
+    DECODE = 3
+
+
+class SimulationError(RuntimeError):
+    """The simulated core broke the rules of its buses or an assertion, or does not answer on its register port."""
+
+
+# The compiled simulator as Python calls it: ``harness.cpp``'s functions, and one core of its own.
+
+
+class HarnessSettings(ctypes.Structure):
+    """Of the simulated memory, as ``harness.cpp`` has them."""
+
+    _fields_ = (
+        *(
+            (name, ctypes.c_uint32)
+            for name in (
+                "read_latency",
+                "write_latency",
+                "beat_interval",
+                "outstanding",
+                "accept",
+                "answer",
+                "hold",
+                "seed",
+            )
+        ),
+        ("stall_probability", ctypes.c_double),
+    )
+
+
+_WORD, _LONG, _POINTER = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_void_p
+
+
+#: Result and arguments of the library's functions.
+_SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
+    "create": (_POINTER, (_LONG, _LONG)),
+    "destroy": (None, (_POINTER,)),
+    "configure": (None, (_POINTER, ctypes.POINTER(HarnessSettings), ctypes.c_int)),
+    "add_fault": (None, (_POINTER, _LONG, _LONG, _WORD)),
+    "clear_faults": (None, (_POINTER,)),
+    "reset": (None, (_POINTER,)),
+    "arena": (_POINTER, (_POINTER,)),
+    "cycle": (_LONG, (_POINTER,)),
+    "violation": (ctypes.c_char_p, (_POINTER,)),
+    "broken": (ctypes.c_char_p, (_POINTER,)),
+    "run": (ctypes.c_int, (_POINTER, _LONG, ctypes.c_int, ctypes.POINTER(_LONG))),
+    "read_register": (ctypes.c_int, (_POINTER, _WORD, ctypes.POINTER(_WORD))),
+    "write_register": (ctypes.c_int, (_POINTER, _WORD, _WORD)),
+    "read_feature": (None, (_POINTER, ctypes.c_uint, _LONG, _LONG, ctypes.c_char_p)),
+    "compute_done": (_LONG, (_POINTER, ctypes.c_uint)),
+    "event_count": (_LONG, (_POINTER,)),
+    "events": (_POINTER, (_POINTER,)),
+    "clear_events": (None, (_POINTER,)),
+}
+
+
+def load_functions(library: Path, signatures: Mapping[str, tuple[object, Sequence[object]]]) -> ctypes.CDLL:
+    """The library of a simulator, with result and arguments of its functions, whose names begin with ``lutterfly_``.
+
+    Raises
+    ------
+    SimulationError
+        If it cannot be loaded.
+    """
+    try:
+        functions = ctypes.CDLL(str(library))
+    except OSError as error:
+        raise SimulationError(
+            f"{library}: cannot be loaded: {error}; remove its folder, and it is built again; the file system must "
+            "permit programs"
+        ) from error
+    for name, (result, arguments) in signatures.items():
+        function = getattr(functions, f"lutterfly_{name}")
+        function.restype, function.argtypes = result, arguments
+    return functions
+
+
+class Model:
+    """A simulator in the library, which is destroyed when nobody uses it or its memory any more."""
+
+    def __init__(self, library: Path, base: int, size: int):
+        self._handle: ctypes.c_void_p | None = None
+        self._size = size
+        self._functions = load_functions(library, _SIGNATURES)
+        created = self._functions.lutterfly_create(base, size)
+        if not created:
+            raise MemoryError(f"the simulated memory needs {size} bytes, and there is no room")
+        self._handle = ctypes.c_void_p(created)
+
+    def __del__(self) -> None:
+        if self._handle is not None:
+            self._functions.lutterfly_destroy(self._handle)
+
+    def call(self, name: str, *arguments: object) -> Any:
+        """Call one of :data:`_SIGNATURES` with this simulator."""
+        return getattr(self._functions, f"lutterfly_{name}")(self._handle, *arguments)
+
+    def memory(self) -> memoryview:
+        """The external memory, which keeps this object as long as somebody holds it."""
+        array = (ctypes.c_uint8 * self._size).from_address(self.call("arena"))
+        array.model = self
+        return memoryview(array).cast("B")
+
 
 _VIOLATION = 3
 _REGISTER_TIMEOUT, _REGISTER_REFUSED = 1, 2
@@ -146,3 +333,92 @@ class Simulator:
                     f"the core did in cycle {self.cycle} what it must never do: {broken}; report it with the model"
                 )
             raise SimulationError(f"the core breaks a rule of AXI in cycle {self.cycle}: {violation}")
+
+
+# The transport to a simulated accelerator in this process.
+
+#: Anywhere but zero, so that an address without its base is noticed.
+ARENA_BASE = 0x4000_0000
+ARENA_BYTES = 256 << 20
+#: One call into the simulator runs for about a second at most: Python sees an interrupt from the keyboard in between.
+_CYCLES_PER_CALL = 500_000
+
+
+class VerilatorTransport(Transport):
+    """A simulated accelerator, built on the first use of its configuration.
+
+    Parameters
+    ----------
+    config : Config
+    settings : MemorySettings
+        How the external memory behaves; by default the ideal bus.
+    cache_root : Path or None
+        Where simulators are kept, by default in the user's cache.
+    progress : callable
+        Told what is being built.
+
+    Attributes
+    ----------
+    simulator : Simulator
+        For faults, the trace and the feature memory.
+
+    Raises
+    ------
+    ToolError
+        If the simulator cannot be built.
+    """
+
+    title = "simulated accelerator"
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        settings: MemorySettings | None = None,
+        cache_root: Path | None = None,
+        progress: Progress = silent,
+    ):
+        self.simulator = Simulator(
+            library(config, root=cache_root, progress=progress),
+            base=ARENA_BASE,
+            size=config.arena.on_chip_bytes or ARENA_BYTES,
+            cores=config.cores,
+        )
+        self.simulator.configure(settings or MemorySettings())
+
+    @property
+    def arena_base(self) -> int:
+        """Address of the simulated memory."""
+        return self.simulator.base
+
+    @property
+    def arena_bytes(self) -> int:
+        """Size of the simulated memory."""
+        return self.simulator.size
+
+    def read_register(self, address: int) -> int:
+        """Read through the simulated AXI4-Lite port."""
+        return self.simulator.read_register(address)
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write through the simulated AXI4-Lite port."""
+        self.simulator.write_register(address, value)
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Read the simulated memory, past the core; takes no simulated time."""
+        self.check_range(address, size)
+        return bytes(self.simulator.memory[address - self.arena_base :][:size])
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Write the simulated memory, past the core; takes no simulated time."""
+        self.check_range(address, len(data))
+        self.simulator.memory[address - self.arena_base :][: len(data)] = data
+
+    def wait_for_interrupt(self, timeout_cycles: int) -> bool:
+        """Simulate until the interrupt."""
+        left = timeout_cycles
+        while left > 0:
+            if self.simulator.run(min(left, _CYCLES_PER_CALL), until_interrupt=True) is Outcome.INTERRUPT:
+                return True
+            left -= _CYCLES_PER_CALL
+        return False

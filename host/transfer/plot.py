@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from ...golden.transfer.schemes import name_of
 from ..report import document, style
-from .facts import TableFacts
+from .table import TableFacts
 
 _HEIGHT = 420
 #: More points than these are drawn by WebGL, which not every browser has.

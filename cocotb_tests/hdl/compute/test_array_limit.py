@@ -14,7 +14,7 @@ from lutterfly.golden.engines import ADD, decode
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
-from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
+from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
 
 CONFIG = PRESETS["ecp5-85k"]
 TURNAROUND = 50

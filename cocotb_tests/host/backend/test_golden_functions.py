@@ -24,7 +24,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.loading import load, load_program
-from lutterfly.host.session.random_inputs import random_feeds
+from lutterfly.host.session.verify import random_feeds
 
 TINY = PRESETS["tiny"]
 TWO_CORES = dataclasses.replace(TINY, cluster=ClusterConfig(cores=2))

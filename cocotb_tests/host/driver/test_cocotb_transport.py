@@ -13,7 +13,7 @@ from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.driver.transport import Transport
-from lutterfly.host.simulation.settings import SimulationError
+from lutterfly.host.simulation.simulator import SimulationError
 
 CONFIG = PRESETS["tiny"]
 SIZE = 3 * BEATS * CONFIG.axi.data_bytes

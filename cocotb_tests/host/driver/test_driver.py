@@ -16,8 +16,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.stages import stages
 from lutterfly.golden.units import ErrorCode, Queue, Unit
-from lutterfly.host.driver.driver import Driver
-from lutterfly.host.driver.errors import AcceleratorError, HardwareError
+from lutterfly.host.driver.driver import AcceleratorError, Driver, HardwareError
 from lutterfly.host.session.loading import load_program
 
 CONFIG = PRESETS["ecp5-85k"]

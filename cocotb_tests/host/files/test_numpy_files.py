@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lutterfly.host.files.numpy_files import load_archive, load_array
+from lutterfly.host.files.files import load_archive, load_array
 
 SEEDED = settings(derandomize=True, max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

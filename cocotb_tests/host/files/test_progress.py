@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from cocotb_tests.support.oracles.lifetimes import wait_until
-from lutterfly.host.files import progress
+from lutterfly.host.files import terminal
 
 
 class Stream(io.StringIO):
@@ -33,16 +33,16 @@ def started_since(before: list[threading.Thread]) -> set[threading.Thread]:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "DELAY_SECONDS", 0.01)
-    monkeypatch.setattr(progress, "LINE_SECONDS", 0.01)
+    monkeypatch.setattr(terminal, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(terminal, "LINE_SECONDS", 0.01)
 
 
 @pytest.mark.usefixtures("impatient")
 def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     now, before = 5.0, threading.enumerate()
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: now))
     monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=False))
-    with progress.showing(enabled=True) as show:
+    with terminal.showing(enabled=True) as show:
         show("compiling the simulator")
         wait_for("lutterfly: compiling the simulator (0 s)\n", stream)
         now = 17.0
@@ -53,7 +53,7 @@ def test_a_pipe_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_short_work_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=False))
-    with progress.showing(enabled=True) as show:
+    with terminal.showing(enabled=True) as show:
         show("compiling")
     assert stream.getvalue() == ""
 
@@ -62,7 +62,7 @@ def test_short_work_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_terminal_gets_a_bar_that_goes_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=True))
     monkeypatch.setenv("TERM", "xterm")
-    with progress.showing(enabled=True) as show:
+    with terminal.showing(enabled=True) as show:
         show("comparing samples", 3, 8)
         wait_for("comparing samples", stream)
     assert "lutterfly: " not in stream.getvalue()
@@ -72,7 +72,7 @@ def test_a_terminal_gets_a_bar_that_goes_again(monkeypatch: pytest.MonkeyPatch) 
 def test_who_asks_for_an_object_gets_nothing_else(monkeypatch: pytest.MonkeyPatch, is_terminal: bool) -> None:
     before = threading.enumerate()
     monkeypatch.setattr(sys, "stderr", stream := Stream(is_terminal=is_terminal))
-    with progress.showing(enabled=False) as show:
+    with terminal.showing(enabled=False) as show:
         show("comparing samples", 3, 8)
         # Nobody is there who would say something later.
         assert not started_since(before)
@@ -82,6 +82,6 @@ def test_who_asks_for_an_object_gets_nothing_else(monkeypatch: pytest.MonkeyPatc
 def test_an_error_ends_the_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     before = threading.enumerate()
     monkeypatch.setattr(sys, "stderr", Stream(is_terminal=False))
-    with pytest.raises(ValueError, match=r"^wrong$"), progress.showing(enabled=True):
+    with pytest.raises(ValueError, match=r"^wrong$"), terminal.showing(enabled=True):
         raise ValueError("wrong")
     assert not started_since(before)

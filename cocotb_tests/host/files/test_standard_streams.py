@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from lutterfly.examples import digits
-from lutterfly.host.files import standard_streams
+from lutterfly.host.files import terminal
 
 MODEL = digits.model_path("qop")
 COMMAND = f"{sys.executable} -c 'import sys; from lutterfly.host.command.main import main; sys.exit(main())'"
@@ -55,7 +55,7 @@ def test_what_is_said_without_standard_error_goes_nowhere(
 ) -> None:
     """Where print takes None for standard output."""
     monkeypatch.setattr(sys, "stderr", None)
-    standard_streams.prepare()
+    terminal.prepare()
     with sys.stderr as nowhere:
         print("a complaint", file=nowhere)
     assert capsys.readouterr().out == ""

@@ -12,7 +12,7 @@ import pytest
 from cocotb_tests.support.oracles.lifetimes import small_disk
 from lutterfly.examples import digits
 from lutterfly.host.command import main
-from lutterfly.host.files.writing import check_writable, write_whole
+from lutterfly.host.files.files import check_writable, write_whole
 
 MODEL = str(digits.model_path("qop"))
 

@@ -19,12 +19,10 @@ from lutterfly.golden.program.program import Port, Program
 from lutterfly.golden.program.stages import Stage, stages
 from lutterfly.golden.units import Queue
 from lutterfly.host.command import main
-from lutterfly.host.driver.control import cycle_limit
-from lutterfly.host.files.folders import write_folder
-from lutterfly.host.handoff import c_text
-from lutterfly.host.handoff.export import DRIVER, EXAMPLE, MAIN, file_names, files
-from lutterfly.host.handoff.host_parts import host_lines
-from lutterfly.host.handoff.model_source import ModelSource
+from lutterfly.host.driver.driver import cycle_limit
+from lutterfly.host.files.files import write_folder
+from lutterfly.host.handoff import export as c_text
+from lutterfly.host.handoff.export import DRIVER, EXAMPLE, MAIN, ModelSource, file_names, files, host_lines
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_program
 

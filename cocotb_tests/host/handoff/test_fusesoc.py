@@ -10,8 +10,7 @@ import pytest
 
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
-from lutterfly.host.simulation.build import verilog
-from lutterfly.host.simulation.top import IP
+from lutterfly.host.simulation.build import IP, verilog
 
 
 @pytest.mark.regress

@@ -19,14 +19,10 @@ from lutterfly.golden.program.stages import stages
 from lutterfly.golden.units import ErrorCode, Unit, remedy
 from lutterfly.host.backend.evaluating import evaluate_all
 from lutterfly.host.driver.ports import from_codes, port_dtype, to_codes
-from lutterfly.host.handoff.export import DRIVER, files
-from lutterfly.host.handoff.model_source import ModelSource
-from lutterfly.host.session.loaded import Loaded
-from lutterfly.host.session.loading import load
+from lutterfly.host.handoff.export import DRIVER, ModelSource, files
+from lutterfly.host.session.loading import Loaded, load
 from lutterfly.host.simulation.build import library
-from lutterfly.host.simulation.harness import HarnessSettings
-from lutterfly.host.simulation.settings import Fault, MemorySettings
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import Fault, HarnessSettings, MemorySettings, VerilatorTransport
 
 TINY = PRESETS["tiny"]
 PLATFORM = Path(__file__).parents[2] / "support" / "transports" / "platform_simulator.c"

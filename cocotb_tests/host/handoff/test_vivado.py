@@ -14,7 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.command import main
-from lutterfly.host.handoff import vivado
+from lutterfly.host.handoff import cores
 
 tkinter = pytest.importorskip("tkinter", reason="Python here has no interpreter of Tcl")
 
@@ -51,7 +51,7 @@ def run(config: Config, *arguments: str, absent: str = "", progress: str = "100%
     for name, value in (("argv", arguments), ("notes", ()), ("absent", absent), ("progress", progress)):
         tcl.setvar(name, value)
     tcl.eval("info script /designs/lutterfly.tcl")
-    tcl.eval(vivado.script("lutterfly.v", config))
+    tcl.eval(cores.script("lutterfly.v", config))
     # As text: the interpreter's own objects compare with nothing.
     text = tcl.eval('join [lmap note $notes {join $note "\t"}] "\f"')
     return [tuple(note.split("\t")) for note in text.split("\f")]

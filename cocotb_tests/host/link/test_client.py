@@ -10,10 +10,8 @@ import pytest
 from cocotb_tests.support.transports.bridge_line import Accelerator, BridgeLine, VirtualClock
 from lutterfly.golden.link.frames import INITIAL_RATE, RATE_TIMEOUT_S, Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import MAX_DATA, Operation, Status
-from lutterfly.host.link.answers import identity, result
-from lutterfly.host.link.client import Client
-from lutterfly.host.link.errors import LinkError
-from lutterfly.host.link.transport import RATES, LinkTransport
+from lutterfly.host.transports.line import LinkError
+from lutterfly.host.transports.link import RATES, Client, LinkTransport, identity, result
 
 #: Seconds that any request may take, and any connection, at the initial rate with all that can go wrong.
 REQUEST_S, CONNECT_S = 12.0, 20.0

@@ -6,7 +6,7 @@ import errno
 
 import pytest
 
-from lutterfly.host.link.line import _reason
+from lutterfly.host.transports.line import _reason
 
 
 @pytest.mark.parametrize(

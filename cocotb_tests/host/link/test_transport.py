@@ -16,11 +16,11 @@ from lutterfly.golden.link.frames import Frame
 from lutterfly.golden.link.operations import MAX_DATA, Operation, Status
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
-from lutterfly.host.driver.errors import HardwareError
-from lutterfly.host.files.progress import silent
-from lutterfly.host.link import LinkError, LinkTransport
-from lutterfly.host.link.transport import configuration_of
+from lutterfly.host.driver.driver import HardwareError
+from lutterfly.host.files.terminal import silent
 from lutterfly.host.session.selftest import run
+from lutterfly.host.transports.line import LinkError
+from lutterfly.host.transports.link import LinkTransport, configuration_of
 
 CONFIG = dataclasses.replace(PRESETS["tiny"], arena=ArenaConfig(8 << 10))
 

@@ -13,7 +13,7 @@ from PIL import ImageColor
 
 from cocotb_tests.support.oracles.browser import Opened, open_page
 from cocotb_tests.support.oracles.reported import NETWORKS, report_of
-from lutterfly.host.files.phrases import tables_text
+from lutterfly.host.files.terminal import tables_text
 from lutterfly.host.report import style
 from lutterfly.host.report.page import page
 

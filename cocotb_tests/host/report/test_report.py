@@ -17,11 +17,11 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import report
 from lutterfly.host.backend import DEFAULT_BACKEND
-from lutterfly.host.command import inference
+from lutterfly.host.command import models
 from lutterfly.host.command.main import main
 from lutterfly.host.command.target import Target
 from lutterfly.host.compiler import compile_model
-from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.driver.driver import AcceleratorError
 from lutterfly.host.program import Speed
 from lutterfly.host.session.session import InferenceSession
 from lutterfly.synth.tools import install_command
@@ -200,8 +200,6 @@ def test_a_run_that_fails_leaves_no_report_and_harms_none(
     old.write_text("before")
     for target in (tmp_path / "new.html", old):
         with pytest.raises(AcceleratorError):
-            inference.run(
-                MODEL, [pixels], [], target, DEFAULT_BACKEND, Target(PRESETS["tiny"], batch=1), lambda *_: None
-            )
+            models.run(MODEL, [pixels], [], target, DEFAULT_BACKEND, Target(PRESETS["tiny"], batch=1), lambda *_: None)
     assert not (tmp_path / "new.html").exists()
     assert old.read_text() == "before"

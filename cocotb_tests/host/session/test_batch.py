@@ -25,8 +25,8 @@ from lutterfly.host.compiler.rewrite.rewrites import batched
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
+from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
 from lutterfly.host.session.loading import load_outcome, load_program
-from lutterfly.host.session.verification import TOLERANCE, TOLERANCE_CYCLES
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
 

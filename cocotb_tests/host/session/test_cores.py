@@ -18,14 +18,13 @@ from lutterfly.golden.registers import CONTROL_RESET, REGISTERS
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
-from lutterfly.host.driver.errors import AcceleratorError
+from lutterfly.host.driver.driver import AcceleratorError
 from lutterfly.host.model.runtime import open_with, session_options
 from lutterfly.host.program import Outcome, SpreadBy
 from lutterfly.host.report.observe import observe
 from lutterfly.host.session.loading import load, load_program
 from lutterfly.host.session.verify import verify
-from lutterfly.host.simulation.settings import Fault, MemorySettings
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import Fault, MemorySettings, VerilatorTransport
 
 CORES = 2
 CONFIG = dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=CORES))

@@ -13,8 +13,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.host.model.arrays import contents, mixing_node
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.runtime import random_tensors
+from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.host.session.verification import Verification
 from lutterfly.host.session.verify import verify
 
 TINY = PRESETS["tiny"]

@@ -9,7 +9,7 @@ import numpy as np
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.host.graph import Window
 from lutterfly.host.model.arrays import TensorInfo
-from lutterfly.host.session.random_inputs import random_feeds
+from lutterfly.host.session.verify import random_feeds
 
 
 def test_floats_have_the_range_of_the_codes() -> None:

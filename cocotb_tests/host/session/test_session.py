@@ -20,8 +20,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_program
-from lutterfly.host.simulation.settings import EventKind
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import EventKind, VerilatorTransport
 
 CONFIG = PRESETS["ecp5-85k"]
 

@@ -23,14 +23,12 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver import ports
-from lutterfly.host.driver.driver import Driver
-from lutterfly.host.driver.errors import AcceleratorError
-from lutterfly.host.driver.transport import Transport
-from lutterfly.host.driver.turns import Turns
+from lutterfly.host.driver.driver import AcceleratorError, Driver
+from lutterfly.host.driver.transport import Transport, Turns
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
 from lutterfly.host.session.loading import load_program
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import VerilatorTransport
 
 CONFIG = PRESETS["tiny"]
 PATIENCE_S = 120

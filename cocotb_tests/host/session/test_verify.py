@@ -19,7 +19,7 @@ from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.model.reference import Reference
 from lutterfly.host.session.verify import verify
-from lutterfly.host.simulation.settings import MemorySettings
+from lutterfly.host.simulation.simulator import MemorySettings
 
 pytestmark = needs_reference
 

@@ -15,10 +15,9 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.hdl import top_ip
 from lutterfly.host.simulation import build, toolchain
-from lutterfly.host.simulation.settings import SimulationError
-from lutterfly.host.simulation.simulator import Simulator
+from lutterfly.host.simulation.build import AXI
+from lutterfly.host.simulation.simulator import SimulationError, Simulator
 from lutterfly.host.simulation.toolchain import ToolError
-from lutterfly.host.simulation.top import AXI
 
 CONFIG = PRESETS["tiny"]
 EMPTY = "module lutterfly(aclk);\n  input aclk;\nendmodule\n"

@@ -16,7 +16,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl import top_ip
 from lutterfly.hdl.engines.mac_column import Agreement
 from lutterfly.hdl.parts.verilog import to_verilog
-from lutterfly.host.simulation.enabled import gate
+from lutterfly.host.simulation.rewriting import gate
 from lutterfly.synth import tools
 
 #: A clock's event with an enable, and the same as yosys reads it.

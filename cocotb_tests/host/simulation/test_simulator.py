@@ -21,8 +21,7 @@ from lutterfly.hdl.parts.pipeline import ASSERTED
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.simulation import build
-from lutterfly.host.simulation.settings import EventKind, Fault, MemorySettings, Outcome, SimulationError
-from lutterfly.host.simulation.simulator import Simulator
+from lutterfly.host.simulation.simulator import EventKind, Fault, MemorySettings, Outcome, SimulationError, Simulator
 
 BASE, SIZE = 0x4000_0000, 1 << 20
 SOURCE, TARGET = 0x0, 0x8000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lutterfly.host.simulation.rewriting import wrap
 from lutterfly.host.simulation.toolchain import ToolError
-from lutterfly.host.simulation.wrapper import wrap
 
 TEXT = """\
 module lutterfly(clk, rst, data, sum);

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.transfer.schemes import parse
-from lutterfly.host.transfer.answer import shown_codes, summary
-from lutterfly.host.transfer.facts import tabulate_chain
+from lutterfly.host.transfer.table import shown_codes, summary, tabulate_chain
 
 
 @pytest.mark.parametrize("source", ["q3.4", "q3.4:symmetric", "q3.12"])

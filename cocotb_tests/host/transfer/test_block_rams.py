@@ -6,7 +6,7 @@ import pytest
 from amaranth.hdl import unsigned
 
 from lutterfly.hdl.parts.table_rom import TableRom
-from lutterfly.host.transfer.block_rams import BlockRams, block_rams
+from lutterfly.host.transfer.table import BlockRams, block_rams
 
 
 def rom(bits: int, width: int) -> TableRom:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lutterfly.golden.transfer.schemes import parse
-from lutterfly.host.transfer.facts import TableFacts, tabulate_chain
+from lutterfly.host.transfer.table import TableFacts, tabulate_chain
 
 
 def facts(source: str, function, target: str) -> TableFacts:

@@ -10,8 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from lutterfly.host.model.model import Model
-from lutterfly.host.transfer.operators import chain_of, read_chain
-from lutterfly.host.transfer.pointwise import Pointwise
+from lutterfly.host.transfer.operators import Pointwise, chain_of, read_chain
 
 VALUES = np.linspace(-8, 8, 129, dtype=np.float32)
 

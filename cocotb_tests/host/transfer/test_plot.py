@@ -11,8 +11,8 @@ from PIL import ImageColor
 from cocotb_tests.support.oracles.browser import open_page
 from lutterfly.golden.transfer.schemes import parse
 from lutterfly.host.report import style
-from lutterfly.host.transfer.facts import TableFacts, tabulate_chain
 from lutterfly.host.transfer.plot import curve, error, plot
+from lutterfly.host.transfer.table import TableFacts, tabulate_chain
 
 
 def facts(name: str = "Tanh") -> TableFacts:

@@ -10,8 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.golden.transfer.schemes import parse
 from lutterfly.golden.transfer.tables import transfer_table
 from lutterfly.host.model.model import Model
-from lutterfly.host.transfer.operators import chain_of, read_chain
-from lutterfly.host.transfer.pointwise import Pointwise, PointwiseError
+from lutterfly.host.transfer.operators import Pointwise, PointwiseError, chain_of, read_chain
 
 VALUES = np.linspace(-8, 8, 255, dtype=np.float32)
 

@@ -17,10 +17,8 @@ from lutterfly.golden.transfer.schemes import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.command.main import main
 from lutterfly.host.simulation import toolchain
-from lutterfly.host.transfer.facts import tabulate_chain
-from lutterfly.host.transfer.operators import chain_of
-from lutterfly.host.transfer.pointwise import Pointwise
-from lutterfly.host.transfer.verilog import module_name, table_verilog
+from lutterfly.host.transfer.operators import Pointwise, chain_of
+from lutterfly.host.transfer.table import module_name, table_verilog, tabulate_chain
 
 WAIVERS = Path(__file__).parents[2] / "hdl" / "lint.vlt"
 CASES = {

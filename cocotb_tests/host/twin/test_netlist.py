@@ -23,9 +23,8 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.pipeline import ECP5
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
-from lutterfly.host.link import LinkTransport
-from lutterfly.host.twin.line import PinsLine
-from lutterfly.host.twin.netlist import netlist_pins
+from lutterfly.host.transports.link import LinkTransport
+from lutterfly.host.transports.twin import PinsLine, netlist_pins
 from lutterfly.synth import bitstream, flow
 from lutterfly.synth.flow import multipliers
 

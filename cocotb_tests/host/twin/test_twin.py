@@ -25,13 +25,11 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.stages import stages
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
-from lutterfly.host.driver.errors import HardwareError
-from lutterfly.host.link import LinkError, LinkTransport, PortError, open_device
-from lutterfly.host.link.line import SerialLine
-from lutterfly.host.link.transport import configuration_of
-from lutterfly.host.session.verification import TOLERANCE
-from lutterfly.host.twin import Twin
-from lutterfly.host.twin.pins import Pins
+from lutterfly.host.driver.driver import HardwareError
+from lutterfly.host.session.compare import TOLERANCE
+from lutterfly.host.transports.line import LinkError, PortError, SerialLine
+from lutterfly.host.transports.link import LinkTransport, configuration_of, open_device
+from lutterfly.host.transports.twin import Pins, Twin
 
 #: So small that the digits' constants come in windows.
 CONFIG = dataclasses.replace(PRESETS["tiny"], arena=ArenaConfig(8 << 10))
@@ -92,7 +90,7 @@ def test_says_what_it_is(board: LinkTransport) -> None:
 @pytest.mark.regress
 def test_a_client_that_is_killed_leaves_a_board_that_works(device: str) -> None:
     """Anywhere in a load, at a rate that the next client does not know."""
-    script = "import sys\nfrom lutterfly.host.link import open_device\nboard = open_device(sys.argv[1])\n"
+    script = "import sys\nfrom lutterfly.host.transports.link import open_device\nboard = open_device(sys.argv[1])\n"
     script += "print('open', flush=True)\nwhile True: board.write_memory(0, bytes(8192))\n"
     for delay in (0.0, 0.3, 1.0):
         process = subprocess.Popen([sys.executable, "-c", script, device], stdout=subprocess.PIPE)
@@ -158,7 +156,7 @@ def test_a_port_that_goes_is_told() -> None:
 
 
 def test_nothing_answers_at_a_terminal_without_a_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lutterfly.host.link.line._SIMULATED_SLOWNESS", 0.2)
+    monkeypatch.setattr("lutterfly.host.transports.line._SIMULATED_SLOWNESS", 0.2)
     ours, theirs = os.openpty()
     with pytest.raises(LinkError, match=r"^/dev/pts/\d+: a board must answer within \d+ s, and does not; check that"):
         open_device(f"uart:{os.ttyname(theirs)}")

@@ -14,10 +14,10 @@ from cocotb_tests.support.transports.played_uio import ADDRESS, Board, PlayedReg
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
-from lutterfly.host.driver.errors import AcceleratorError, HardwareError
+from lutterfly.host.driver.driver import AcceleratorError, HardwareError
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.host.uio import UioTransport, open_device
-from lutterfly.host.uio import transport as module
+from lutterfly.host.transports import uio as module
+from lutterfly.host.transports.uio import UioTransport, open_device
 
 CONFIG = PRESETS["tiny"]
 IMAGES = 3

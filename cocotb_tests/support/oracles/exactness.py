@@ -14,7 +14,7 @@ from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
 from lutterfly.host.model.model import Model
-from lutterfly.host.session.verification import Verification
+from lutterfly.host.session.compare import Verification
 
 needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
 

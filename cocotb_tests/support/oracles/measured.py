@@ -12,8 +12,7 @@ from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
-from lutterfly.host.simulation.settings import EventKind, MemorySettings
-from lutterfly.host.simulation.verilator_transport import VerilatorTransport
+from lutterfly.host.simulation.simulator import EventKind, MemorySettings, VerilatorTransport
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from cocotb_tests.support.oracles.met import Coverage
 from cocotb_tests.support.oracles.shrink import shrink
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.driver.errors import AcceleratorError
-from lutterfly.host.session.verification import Verification
+from lutterfly.host.driver.driver import AcceleratorError
+from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.verify import verify
-from lutterfly.host.simulation.settings import SimulationError
+from lutterfly.host.simulation.simulator import SimulationError
 
 #: How the problem of a network begins for which there is no program.
 REFUSED = "refused: "

@@ -13,7 +13,7 @@ from cocotb.triggers import ClockCycles, First, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam, AxiResp
 
 from lutterfly.host.driver.transport import Transport
-from lutterfly.host.simulation.settings import SimulationError
+from lutterfly.host.simulation.simulator import SimulationError
 
 ARENA_BASE = 0x4000_0000
 #: cocotbext-axi's memory wraps addresses at its size; the base is a multiple of it.

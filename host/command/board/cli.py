@@ -10,13 +10,12 @@ import typer
 from ....boards import SPEEDS
 from ....golden.presets import DEFAULT_PRESET
 from ...files.configuration import find_config
-from ...files.progress import showing
-from ..commands import synth as measure
-from ..ending import finish, reporting
-from ..options import Batch, ConfigOption, Cores, Json, Model, OtherConfig, Spread
+from ...files.terminal import showing
+from ..answer import finish, reporting
+from ..models import synth as measure
+from ..options import Batch, BoardName, ConfigOption, Cores, DeviceConfig, Json, Model, OtherConfig, Spread
 from ..target import Target
 from . import commands, devices, handoff
-from .options import BoardName, DeviceConfig
 
 #: Of which a twin is made.
 DEFAULT_BOARD = "ulx3s-85f"

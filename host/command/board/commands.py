@@ -12,11 +12,10 @@ from pathlib import Path
 
 from ....boards import Board, find_board
 from ....golden.config import Config
-from ...board import bit_file, loader
+from ... import boards
 from ...files.configuration import find_config
-from ...files.progress import Progress
-from ...files.reading import read_file
-from ...files.writing import check_writable, write_whole
+from ...files.files import check_writable, read_file, write_whole
+from ...files.terminal import Progress
 from ...simulation import cache
 from ...simulation.toolchain import ToolError
 from ..answer import Answer
@@ -135,10 +134,10 @@ def flash(name: str, file: Path, progress: Progress, *, persist: bool) -> Answer
     """
     board = find_board(name)
     data = read_file(file)
-    bit_file.check_board(str(file), data, board)
-    program = loader.find_loader()
+    boards.check_board(str(file), data, board)
+    program = boards.find_loader()
     place = "flash" if persist else "FPGA"
     progress(f"loading the {place} of {board.name}")
-    loader.load(program, board, file, persist=persist)
+    boards.load(program, board, file, persist=persist)
     values = {"board": board.name, "file_bytes": len(data), "persist": persist}
     return Answer(f"{file}: loaded into the {place} of {board.name}, {len(data):,} bytes", values)

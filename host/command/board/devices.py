@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ....boards import find_board
-from ...files.progress import Progress
-from ...link import LinkTransport
+from ...files.terminal import Progress
+from ...transports.link import LinkTransport
 from ..answer import Answer
-from ..target import Target
+from ..target import Target, check_serial
 from .commands import board_config
-from .opening import check_serial
 
 if TYPE_CHECKING:
-    from ...twin import Twin
+    from ...transports.twin import Twin
 
 
 def selftest(device: str, samples: int, config: str | None, progress: Progress) -> Answer:
@@ -69,8 +68,7 @@ def twin(board: str, config: str | None, progress: Progress) -> Served:
     ValueError
         If there is no such board or configuration, or its arena is not on the chip.
     """
-    from ...twin import Twin
-    from ...twin.pins import Pins
+    from ...transports.twin import Pins, Twin
 
     found = find_board(board)
     pins = Pins.build(board_config(found, config), found.core_hz, progress=progress)

@@ -6,11 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from ....golden.config import Config
-from ...files.folders import check_folder, write_folder
-from ...files.progress import Progress
-from ...files.writing import check_writable, write_whole
+from ...files.files import check_folder, check_writable, write_folder, write_whole
+from ...files.terminal import Progress
 from ..answer import Answer
-from ..commands import verilog as generate
+from ..models import verilog as generate
 from ..target import Target
 
 
@@ -23,18 +22,16 @@ def export(model: Path, output: Path, name: str, arena_bytes: int | None, target
         If the arena is too small, C has the name already, or the folder cannot be written: all but the first before
         anything long begins.
     """
-    from ...handoff import c_text, export
-    from ...handoff.host_parts import host_lines
-    from ...handoff.model_source import ModelSource
+    from ...handoff import export
 
-    c_text.check_name(name)
+    export.check_name(name)
     check_folder(output, export.file_names(name))
     progress("compiling")
     loaded = target.load(model)
     program = loaded.program
     room = arena_bytes or target.config.arena.on_chip_bytes or program.arena_bytes
-    notes = host_lines(*loaded.parts)
-    source = ModelSource(name, program, room, notes)
+    notes = export.host_lines(*loaded.parts)
+    source = export.ModelSource(name, program, room, notes)
     files = export.files(source)
     write_folder(output, files)
     size, count = sum(map(len, files.values())), len(source.stages)
@@ -63,11 +60,10 @@ def verilog(output: Path, config: Config, progress: Progress, *, core: bool, viv
     ValueError
         If one of them cannot be written.
     """
-    from ...handoff import fusesoc
-    from ...handoff import vivado as tcl
+    from ...handoff import cores
 
-    kinds = {"core": (core, "the core file for FuseSoC", fusesoc.core_text)}
-    kinds["tcl"] = (vivado, "the script for Vivado", tcl.script)
+    kinds = {"core": (core, "the core file for FuseSoC", cores.core_text)}
+    kinds["tcl"] = (vivado, "the script for Vivado", cores.script)
     beside = {}
     for suffix, (wanted, _, make) in kinds.items():
         if wanted:

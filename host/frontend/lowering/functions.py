@@ -62,7 +62,7 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
 # Lower a binary convolution, a function of the model that stays whole: signs of what it reads, and its layer.
 #
 # What it gives are codes first, also where they are +1 and -1, so that every other layer may read them;
-# :mod:`.tables` makes binary tensors of those that binary convolutions alone read.
+# :mod:`.quantisation` makes binary tensors of those that binary convolutions alone read.
 
 #: Codes to +1 and -1.
 SIGNS = signs(CODES)

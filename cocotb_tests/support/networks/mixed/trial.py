@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from lutterfly.host.driver.errors import AcceleratorError
-from lutterfly.host.session.verification import Verification
+from lutterfly.host.driver.driver import AcceleratorError
+from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.verify import verify
-from lutterfly.host.simulation.settings import SimulationError
+from lutterfly.host.simulation.simulator import SimulationError
 
 from . import network
 from .features import features

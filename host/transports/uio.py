@@ -1,9 +1,4 @@
-"""What Linux maps into a process: an accelerator's registers with its interrupt, and a buffer that both can reach.
-
-Source: Linux, Documentation/driver-api/uio-howto.rst (a device file: its first page is map 0; reading it waits for an
-interrupt and gives a count, writing 1 enables the interrupt again). u-dma-buf, README (size and physical address of a
-buffer in sysfs; opened with O_SYNC, the processor's cache is off).
-"""
+"""An accelerator on this machine's own bus, as on a Zynq: Linux's UIO, and the transport for the driver."""
 
 from __future__ import annotations
 
@@ -13,18 +8,41 @@ import fcntl
 import mmap
 import os
 import select
+import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
+from ...golden import registers
 from ...golden.config_parts import ArenaConfig, AxiConfig
-from .errors import UioError
+from ..driver.transport import Transport
+
+__all__ = [
+    "UioError",
+    "UioTransport",
+    "open_device",
+]
+
+
+# What goes wrong with devices of this machine.
+
+
+class UioError(OSError):
+    """A device that cannot be opened or used; the message names it and the remedy."""
+
+
+# What Linux maps into a process: an accelerator's registers with its interrupt, and a buffer that both can reach.
+#
+# Source: Linux, Documentation/driver-api/uio-howto.rst (a device file: its first page is map 0; reading it waits for an
+# interrupt and gives a count, writing 1 enables the interrupt again). u-dma-buf, README (size and physical address of a
+# buffer in sysfs; opened with O_SYNC, the processor's cache is off).
 
 #: Where the system describes its devices.
 SYSTEM = Path("/sys/class")
 #: Interrupts are counted, and enabled, in words of this size.
 _COUNT_BYTES = 4
-_ENABLE = (1).to_bytes(_COUNT_BYTES, "little")
+_UNMASK = (1).to_bytes(_COUNT_BYTES, "little")
 _REMEDIES = {
     errno.ENOENT: "load its driver, and see that the device tree has it",
     errno.EACCES: "run as root, or let your group have it with a rule of udev",
@@ -100,7 +118,7 @@ class Registers(Mapping):
     def enable_interrupt(self) -> None:
         """Let the next interrupt, or the one that is pending, end :meth:`wait`."""
         try:
-            os.write(self._events, _ENABLE)
+            os.write(self._events, _UNMASK)
         except OSError as error:
             raise UioError(
                 f"{self.path}: its interrupt must be one that can be enabled: {error.strerror}; give `interrupts` in "
@@ -182,3 +200,110 @@ def _number(file: Path, device: Path, otherwise: str) -> int:
         return int(file.read_text(), 0)
     except (OSError, ValueError):
         raise UioError(f"{device}: {otherwise}: {file} does not say; name another one") from None
+
+
+# The transport to an accelerator on this machine's own bus.
+
+#: A time limit in cycles is one in seconds at this clock: none is slower.
+SLOWEST_HZ = 10_000_000
+#: So often it is looked whether the line is high without an interrupt having come, as where its wire is missing.
+_LOOK_S = 0.1
+#: Names of devices begin with it.
+SCHEME = "uio:"
+#: What a name must be.
+EXAMPLE = f"{SCHEME}/dev/uio0,/dev/udmabuf0"
+_INTERRUPT, _ENABLE = (registers.REGISTERS[name].address for name in ("INTERRUPT", "INTERRUPT_ENABLE"))
+
+
+class UioTransport(Transport):
+    """An accelerator whose registers and memory are mapped.
+
+    Every wait ends: runs and resets by their numbers of cycles at a slow clock. Where the bus itself does not answer,
+    as without a clock in the programmable logic, the processor hangs with it, which no software can prevent.
+
+    Parameters
+    ----------
+    device : Registers
+    buffer : Buffer
+        The arena.
+
+    Attributes
+    ----------
+    clock_hz : None
+        Cycles in a second, which nobody says here.
+    """
+
+    title = "accelerator on this machine's bus"
+    clock_hz: ClassVar[int | None] = None
+
+    def __init__(self, device: Registers, buffer: Buffer):
+        self._device, self._buffer = device, buffer
+
+    def close(self) -> None:
+        """Let others have the devices."""
+        with self.exclusive():
+            self._device.close()
+            self._buffer.close()
+
+    @property
+    def arena_base(self) -> int:
+        """The buffer's physical address."""
+        return self._buffer.address
+
+    @property
+    def arena_bytes(self) -> int:
+        """The buffer's size."""
+        return self._buffer.size
+
+    def read_register(self, address: int) -> int:
+        """Read through the mapping."""
+        return self._device.read(address)
+
+    def write_register(self, address: int, value: int) -> None:
+        """Write through the mapping."""
+        self._device.write(address, value)
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Copy from the buffer."""
+        self.check_range(address, size)
+        return self._buffer.read(address - self.arena_base, size)
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Copy into the buffer."""
+        self.check_range(address, len(data))
+        self._buffer.write(address - self.arena_base, data)
+
+    def wait_for_interrupt(self, timeout_cycles: int) -> bool:
+        """Sleep until the line is high; an interrupt that came for an earlier run, or for nothing, changes nothing."""
+        end = time.monotonic() + timeout_cycles / SLOWEST_HZ
+        while not self._is_high():
+            left = end - time.monotonic()
+            if left <= 0:
+                return False
+            self._device.enable_interrupt()
+            self._device.wait(min(left, _LOOK_S))
+        return True
+
+    def _is_high(self) -> bool:
+        return bool(self._device.read(_INTERRUPT) & self._device.read(_ENABLE) & 1)
+
+
+def open_device(name: str, *, system: Path = SYSTEM) -> UioTransport:
+    """The accelerator that a name says, as ``uio:/dev/uio0,/dev/udmabuf0``; to be closed.
+
+    Raises
+    ------
+    ValueError
+        If it is no such name.
+    UioError
+        If a device cannot be used.
+    """
+    device, _, buffer = name.removeprefix(SCHEME).partition(",")
+    if not name.startswith(SCHEME) or not device or not buffer:
+        raise ValueError(f"device must be {SCHEME}, a device of UIO, a comma and a buffer, as {EXAMPLE}, not {name}")
+    with contextlib.ExitStack() as failing:
+        opened = Registers(Path(device), 1 << registers.address_bits(1), system)
+        failing.callback(opened.close)
+        transport = UioTransport(opened, Buffer(Path(buffer), system))
+        failing.pop_all()
+    return transport

@@ -1,15 +1,52 @@
-"""A Tcl script for Vivado: a project with a Zynq's processor and the accelerator, up to the bitstream.
+"""Take the generated Verilog into a design of others: a core file for FuseSoC and a script for Vivado.
 
-Source: AMD UG994 (Designing IP Subsystems Using IP Integrator), UG835 (Vivado Tcl Commands), PG082 and PG201 (the
-processing systems of Zynq-7000 and of Zynq UltraScale+).
+Source: CAPI2, the core description of FuseSoC (fusesoc.readthedocs.io, "CAPI2 Reference").
 """
 
 from __future__ import annotations
 
+import importlib.metadata
+import json
 from pathlib import Path
 
 from ...golden import pins
 from ...golden.config import Config
+from ...golden.pins import MODULE
+
+
+def core_text(verilog: str, config: Config) -> str:
+    """The core file, given the name of the Verilog file beside it."""
+    version = importlib.metadata.version("lutterfly")
+    words = f"Neural-network accelerator, {config.cores} x {config.multipliers} multipliers, hash {config.hash:#010x}"
+    # A string of JSON is one of YAML.
+    return f"""\
+CAPI=2:
+name: ::{MODULE}:{version}
+description: {json.dumps(words)}
+
+filesets:
+  rtl:
+    files:
+      - {json.dumps(verilog)}
+    file_type: verilogSource
+
+targets:
+  default: &default
+    filesets: [rtl]
+    toplevel: {MODULE}
+  lint:
+    <<: *default
+    flow: lint
+    flow_options:
+      tool: verilator
+      verilator_options: ["-Wno-fatal"]
+"""
+
+
+# A Tcl script for Vivado: a project with a Zynq's processor and the accelerator, up to the bitstream.
+#
+# Source: AMD UG994 (Designing IP Subsystems Using IP Integrator), UG835 (Vivado Tcl Commands), PG082 and PG201 (the
+# processing systems of Zynq-7000 and of Zynq UltraScale+).
 
 _REST = Path(__file__).with_name("zynq.tcl")
 

@@ -1,1 +1,0 @@
-"""Boards on a cable: their bitstreams, and the program that loads them."""

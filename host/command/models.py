@@ -1,0 +1,469 @@
+"""The commands on a model: `compile`, `check`, `run` and others, from the command line's words to an answer.
+
+Whatever takes long to import is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...golden.config import Config
+from ...golden.isa import Opcode
+from ...golden.memories import LocalMemory, constant_memories
+from ...golden.program.outline import LayerOutline, LayerPrediction, Row
+from ...golden.units import Queue
+from ..backend import find_backend
+from ..files.configuration import find_config
+from ..files.files import check_writable, write_whole
+from ..files.terminal import (
+    Progress,
+    elements_text,
+    inference_text,
+    macs_of,
+    prediction_text,
+    shape_text,
+    table_text,
+    tables_text,
+)
+from ..model.arrays import assign, load_inputs, sample_count
+from ..program import Outcome, Speed
+from ..session.session import InferenceSession
+from ..simulation import cache
+from ..simulation.build import AXI, IP
+from ..simulation.build import verilog as generate_verilog
+from ..simulation.toolchain import ToolError
+from .answer import Answer
+from .target import Target
+
+# ruff: noqa: PLC0415
+
+
+def check(model: Path | None, target: Target, progress: Progress, *, supported: bool = False) -> Answer:
+    """Show where each layer runs, how fast, and what memory it needs; or the operators that are supported.
+
+    Raises
+    ------
+    ValueError
+        If both are wanted, or none.
+    """
+    if (model is None) is not supported:
+        raise ValueError("one of MODEL and --supported must be given, and not both")
+    if model is not None:
+        return _checked(model, target, progress)
+    from ..supported import listed
+
+    return Answer(*listed(target.config))
+
+
+def _checked(model: Path, target: Target, progress: Progress) -> Answer:
+    from ..model.mac_share import mac_share
+
+    progress("compiling")
+    loaded, outcome = target.load_outcome(model)
+    program, speed = loaded.program, target.speed
+    table, values = layer_table(outcome)
+    memory, share = memories(outcome), mac_share(program, loaded.parts)
+    text = [
+        table_text(table),
+        "",
+        *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memory if used or more),
+        *core_lines(outcome),
+        *copy_lines(outcome),
+        prediction_text(program, target.config.multipliers),
+        *([speed.text(program.predicted_cycles, program.batch)] if speed else []),
+        *share.lines(),
+        *(f"note: {note}" for note in outcome.outline.notes),
+    ]
+    return Answer(
+        "\n".join(text),
+        {
+            "layers": values,
+            "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memory},
+            "transfer_functions": outcome.outline.transfer_functions,
+            "transfer_tables": outcome.transfer_tables,
+            "cores": core_values(outcome),
+            "predicted_cycles": program.predicted_cycles,
+            **(speed.values(program.predicted_cycles, program.batch) if speed else {}),
+            "macs": macs_of(program),
+            **share.values(),
+            "notes": outcome.outline.notes,
+        },
+    )
+
+
+def compile_(model: Path, output: Path, target: Target, progress: Progress) -> Answer:
+    """Compile to a program file."""
+    from ..model.mac_share import mac_share
+
+    check_writable(output)
+    progress("compiling")
+    loaded = target.load(model)
+    program = loaded.program
+    data, share = program.to_bytes(), mac_share(program, loaded.parts)
+    write_whole(output, data)
+    values = {
+        "predicted_cycles": program.predicted_cycles,
+        "macs": macs_of(program),
+        **share.values(),
+        "batch": program.batch,
+        "file_bytes": len(data),
+        "arena_bytes": program.arena_bytes,
+    }
+    prediction = prediction_text(program, target.config.multipliers)
+    return Answer("\n".join([f"{output}: {len(data):,} bytes, {prediction}", *share.lines()]), values)
+
+
+def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = False) -> Answer:
+    """Generate Verilog, with the pins of the trace if they are asked for."""
+    check_writable(output)
+    text = generate_verilog(config, top=AXI if trace else IP, progress=progress)
+    write_whole(output, text.encode())
+    return Answer(f"{output}: {len(text):,} bytes of Verilog", {"file_bytes": len(text)})
+
+
+def synth(
+    device: str,
+    speed: int,
+    mhz: float | None,
+    seeds: Sequence[int],
+    config: str | None,
+    cores: int | None,
+    progress: Progress,
+) -> Answer:
+    """Measure area and clock, of the device's own configuration if ``config`` is None, for its clock if ``mhz`` is.
+
+    Raises
+    ------
+    ValueError
+        If there is no such device, speed grade, clock or configuration: before anything is written.
+    ToolError
+        If a tool is missing or fails.
+    """
+    from ...synth import flow, tools
+    from ...synth.report import ReportError
+
+    target = flow.find_target(device, speed, mhz)
+    found = find_config(config or target.preset, cores)
+    folder = cache.default_root() / "synth" / f"{found.hash:08x}-{target.name}-{target.speed}"
+    try:
+        with cache.explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            progress("waiting for another synthesis of this configuration")
+            with cache.locked(folder / "lock"):
+                measured = flow.synthesise(
+                    found,
+                    folder=folder,
+                    device=device,
+                    speed=speed,
+                    mhz=mhz,
+                    seeds=seeds,
+                    progress=progress,
+                )
+    except (tools.FlowError, ReportError) as error:
+        raise ToolError(str(error)) from error
+    return Answer(f"{measured.as_text()}\nlogs            {folder}", measured.as_dict(), not measured.misses())
+
+
+def demo(form: str, config: str, progress: Progress) -> Answer:
+    """Classify the digits."""
+    from ...examples import digits
+    from . import demo as digits_demo
+
+    found = find_config(config)
+    result = digits_demo.run(found, form=form, progress=progress)
+    images, shown = digits.images(), 6
+    text = [
+        digits_demo.picture(images[:shown]),
+        "   ".join(f"{f'predicted {result.predictions[i]}, is {result.labels[i]}':<16}" for i in range(shown)),
+        "",
+        f"{len(images)} held-out digits, {digits.model_path(form).name} on the simulated accelerator ({config})",
+        f"accuracy          {result.accuracy:.2%}  (ONNX Runtime {result.reference_accuracy:.2%})",
+        f"bytes compared    {result.bytes:,}, {result.mismatched_bytes:,} differ from ONNX Runtime's",
+        f"cycles per image  {result.cycles:,}  (predicted {result.predicted_cycles:,})",
+        f"utilisation       {result.utilisation:.1%} of {result.multipliers} multipliers, {result.macs:,} products",
+    ]
+    values = {
+        "accuracy": result.accuracy,
+        "reference_accuracy": result.reference_accuracy,
+        "images": len(images),
+        "bytes": result.bytes,
+        "mismatched_bytes": result.mismatched_bytes,
+        "cycles": result.cycles,
+        "predicted_cycles": result.predicted_cycles,
+        "macs": result.macs,
+        "utilisation": round(result.utilisation, 4),
+    }
+    return Answer("\n".join(text), values, result.is_right)
+
+
+# What `lutterfly check` says of a network: for each layer where it runs, how fast, and what memory it needs.
+
+HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
+#: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
+_PREDICTED = (
+    "fold",
+    "bound",
+    "macs",
+    "array_cycles",
+    "bus_cycles",
+    "connections",
+    "live_connections",
+    "dense_words",
+    "model_words",
+    "words",
+    "dense_cycles",
+    "copied_bytes",
+)
+_REMEMBERED = (
+    "weight_bytes",
+    "streamed_weight_bytes",
+    "feature_bytes",
+    "loaded_bytes",
+    "stored_bytes",
+    "in_parts",
+    "spilled",
+)
+
+#: Name, bytes taken, all bytes, and what is to be said beyond that.
+Memory = tuple[str, int, int, str]
+
+
+def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+    """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON."""
+    table, values = [HEAD], []
+    for row in outcome.outline.rows:
+        places = outcome.places(row)
+        # Of several cores the one that takes longest stands for all.
+        prediction, needed = max(places, key=lambda place: place[0].cycles) if places else (None, None)
+        table.append(_cells(row, prediction, needed, [place.cycles for place, _ in places]))
+        values.append(
+            {
+                "name": row.name,
+                "operation": row.operation,
+                "where": row.where,
+                "input_shape": row.input_shape,
+                "output_shape": row.output_shape,
+                "predicted_cycles": prediction and prediction.cycles,
+                "core_cycles": [place.cycles for place, _ in places],
+                **{name: prediction and getattr(prediction, name) for name in _PREDICTED},
+                **{name: needed and getattr(needed, name) for name in _REMEMBERED},
+            }
+        )
+    return table, values
+
+
+def memories(outcome: Outcome) -> list[Memory]:
+    """How full each memory is, of the core where it is fullest: the feature memory at any time, the others with what
+    stays there."""
+    size = outcome.outline.spilled_bytes
+    more = f", {size:,} bytes of tensors spilled to external memory" if size else ""
+    found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
+    of_cores = zip(*(core.constant_memories for core in outcome.cores), strict=True)
+    for kind, of_core in zip(constant_memories(outcome.config), of_cores, strict=True):
+        memory = max(of_core, key=lambda memory: memory.resident_bytes)
+        streamed = max(memory.streamed_bytes for memory in of_core)
+        more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
+        if kind is LocalMemory.TABLE and outcome.outline.transfer_functions:
+            more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
+        found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
+    return found
+
+
+def copy_lines(outcome: Outcome) -> list[str]:
+    """What copies cost, where there are any: elements that are not computed or read where they are wanted."""
+    copies = [layer for core in outcome.cores for layer in core.program.layers if layer.copied_bytes]
+    if not copies:
+        return []
+    cycles, all_cycles = (sum(layer.cycles for layer in layers) for layers in (copies, _all_layers(outcome)))
+    moved = sum(layer.copied_bytes for layer in copies)
+    text = f"copies: {cycles:,} of {all_cycles:,} cycles of layers ({cycles / all_cycles:.1%}), in {len(copies)} "
+    return [f"{text}layer{'s' * (len(copies) > 1)} that move{'s' * (len(copies) == 1)} {moved:,} bytes"]
+
+
+def _all_layers(outcome: Outcome) -> list[LayerPrediction]:
+    return [layer for core in outcome.cores for layer in core.program.layers]
+
+
+def core_values(outcome: Outcome) -> list[dict[str, int]]:
+    """Predicted of each core, in cycles: until it is done, steps, waits at barriers, and beats on the bus."""
+    return [
+        {
+            "predicted_cycles": max((command.end for queue in Queue for command in core.queue(queue)), default=0),
+            "array_cycles": sum(layer.array_cycles for layer in core.program.layers),
+            "bus_cycles": sum(layer.bus_cycles for layer in core.program.layers),
+            "barriers": sum(command.opcode is Opcode.BARRIER for command in core.queue(Queue.DMA)),
+            "barrier_cycles": sum(
+                command.end - command.begin for command in core.queue(Queue.DMA) if command.opcode is Opcode.BARRIER
+            ),
+        }
+        for core in outcome.cores
+    ]
+
+
+def core_lines(outcome: Outcome) -> list[str]:
+    """The same in words, where there are several cores; and whether the bus that they share is what holds them up."""
+    values = core_values(outcome)
+    if len(values) == 1:
+        return []
+    lines = [
+        f"core {number}: {core['predicted_cycles']:,} cycles predicted, {core['array_cycles']:,} with a step, "
+        f"{core['barrier_cycles']:,} at {core['barriers']} barriers"
+        for number, core in enumerate(values)
+    ]
+    if outcome.config.cluster.shared_port:
+        lines.append(f"shared bus: {outcome.bus_use.text}")
+    return lines
+
+
+def _cells(
+    row: Row, prediction: LayerPrediction | None, memory: LayerOutline | None, cycles: Sequence[int]
+) -> tuple[str, ...]:
+    where = (row.name, row.operation, _shape(row.input_shape), _shape(row.output_shape), row.where)
+    if prediction is None or memory is None:
+        return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
+    taken = _cycles(prediction) if len(cycles) == 1 else " / ".join(f"{count:,}" for count in cycles)
+    return (*where, _fold(prediction), taken, prediction.bound, _weights(memory), _features(memory))
+
+
+def _fold(layer: LayerPrediction) -> str:
+    """How it reads its input, and what of its connections there is, where some are off."""
+    if not layer.is_sparse:
+        return layer.fold
+    density = layer.live_connections / layer.connections
+    before = layer.model_words / layer.dense_words
+    permuted = f", {before:.0%} in the model's order" if layer.model_words != layer.words else ""
+    return f"{layer.fold} for {density:.0%} of the connections{permuted}"
+
+
+def _cycles(layer: LayerPrediction) -> str:
+    """As predicted; and if all connections were there."""
+    dense = f" of {layer.dense_cycles:,} dense" if layer.is_sparse else ""
+    return f"{layer.cycles:,}{dense}"
+
+
+def _weights(memory: LayerOutline) -> str:
+    """Bytes, and whether they stay."""
+    size, streamed = memory.weight_bytes, memory.streamed_weight_bytes
+    if not size:
+        return ""
+    if 0 < streamed < size:
+        return f"{streamed:,} of {size:,} streamed"
+    return f"{size:,} {'streamed' if streamed else 'resident'}"
+
+
+def _features(memory: LayerOutline) -> str:
+    """Bytes, and whether the layer's tensors are whole; if not, whether one of them is spilled to external memory."""
+    return f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else " in parts" if memory.in_parts else "")
+
+
+def _shape(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape))
+
+
+# What `run` does: inference on files, and its report.
+
+# ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
+
+
+def run(
+    model: Path,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    report: Path | None,
+    backend: str,
+    target: Target,
+    progress: Progress,
+) -> Answer:
+    """Run inference on files."""
+    from .. import report as reports
+
+    outcome = None
+    if report:
+        find_backend(backend).need_accelerator("report")
+        if target.transport is not None:
+            raise ValueError("report must be of a simulated accelerator, which shows every cycle; leave out --device")
+        reports.check_ending(report)
+        reports.check_available()
+        given, outcome = target.load_outcome(model)
+    else:
+        given = target.load(model)
+    session = InferenceSession(given, target.config, target.transport, progress=progress, backend=backend)
+    sources = assign("input", inputs, session.get_inputs())
+    targets = assign("output", outputs, session.get_outputs())
+    feeds = load_inputs(sources, session.get_inputs())
+    names = [info.name for info in session.get_outputs()]
+    paths = [Path(path) for path in targets.values()]
+    if report:
+        reports.check_target(report, (model, *map(Path, sources.values()), *paths))
+    for path in paths:
+        check_writable(path)
+    results = dict(zip(names, session.run(None, feeds), strict=True))
+    for name, path in targets.items():
+        stream = io.BytesIO()
+        np.save(stream, results[name])
+        write_whole(Path(path), stream.getvalue())
+    answered = _answer(session, results, targets, feeds, target.speed)
+    if not report or not outcome:
+        return answered
+    progress("drawing the report")
+    start = (len(session.counters) - 1) * session.batch
+    last = {name: array[start:] for name, array in feeds.items()}
+    write_whole(report, reports.make(session, outcome, last, model.name, target.speed))
+    return Answer(f"{answered.text}\nreport: {report}", answered.values | {"report": str(report)})
+
+
+def _answer(
+    session: InferenceSession,
+    results: Mapping[str, np.ndarray],
+    targets: Mapping[str, str],
+    feeds: Mapping[str, np.ndarray],
+    speed: Speed | None,
+) -> Answer:
+    """What inferences gave, and what is known of their cycles."""
+    from ..model.mac_share import mac_share
+
+    program, share = session.program, mac_share(session.program, session.loaded.parts)
+    lines, cycles, values = _measured(session) if session.backend.has_accelerator else _predicted(session)
+    if speed:
+        lines.insert(1, speed.text(cycles, program.batch))
+        values |= speed.values(cycles, program.batch)
+    values = {
+        "backend": session.backend.name,
+        "predicted_cycles": program.predicted_cycles,
+        "macs": macs_of(program),
+        **share.values(),
+        "samples": sample_count(feeds),
+        "batch": program.batch,
+        "outputs": {name: list(array.shape) for name, array in results.items()},
+        **values,
+    }
+    text = [
+        f"{name}: {array.dtype} {shape_text(array.shape)}"
+        + (f" -> {targets[name]}" if name in targets else elements_text(array))
+        for name, array in results.items()
+    ]
+    return Answer("\n".join([*text, lines[0], *share.lines(), *lines[1:]]), values)
+
+
+def _measured(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]]:
+    """The cycles of the last inference: lines for people, how many, and values for scripts."""
+    # Of the last inference: a report makes one more, which leaves other counters.
+    program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
+    cycles = counters["cycles"]
+    utilisation = program.utilisation(cycles, multipliers)
+    measured = f"{cycles:,} cycles for {inference_text(program)} (predicted {program.predicted_cycles:,})"
+    text = [f"{measured}, {utilisation:.1%} of {multipliers} multipliers busy"]
+    if len(session.counters) == 1:
+        text.append("the first inference fetches the program as well; later ones find it in the accelerator")
+    return text, cycles, {"cycles": cycles, "utilisation": round(utilisation, 4), "counters": counters}
+
+
+def _predicted(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]]:
+    """Likewise what is predicted, where there is no accelerator."""
+    prediction = prediction_text(session.program, session.config.multipliers)
+    return [f"computed by the {session.backend.title}: {prediction}"], session.program.predicted_cycles, {}

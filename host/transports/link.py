@@ -1,0 +1,573 @@
+"""The serial link to a board: the port, the client that loses nothing, and the transport for the driver."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+
+from ...golden import registers
+from ...golden.config import Config
+from ...golden.link import frames
+from ...golden.link.frames import INITIAL_RATE, DamagedFrameError, Frame, Identity, pack_word, parse_word
+from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operation, Status
+from ...golden.presets import PRESETS
+from ..driver.driver import HardwareError
+from ..driver.transport import Transport
+from .line import Line, LinkError, Patience, PortError, SerialLine
+
+__all__ = [
+    "LinkError",
+    "LinkTransport",
+    "PortError",
+    "open_device",
+]
+
+
+# One frame and its answer over a line, at a rate, within a time limit.
+
+_DELIMITER = bytes([frames.DELIMITER])
+#: How many times longer, at most.
+_PATIENCE = 8
+
+
+class Exchange:
+    """Frames to a board and back.
+
+    Parameters
+    ----------
+    line : Line
+        At the initial rate.
+    clock : callable
+        Seconds.
+
+    Attributes
+    ----------
+    rate : int
+        Of the line, bits a second.
+    answered : float
+        When the last good answer came.
+    heard : int
+        Bytes that have come since :meth:`send` was called last.
+    """
+
+    def __init__(self, line: Line, clock: Callable[[], float]):
+        self._line = line
+        self._clock = clock
+        self._received = bytearray()
+        self.rate = INITIAL_RATE
+        self.answered = -float("inf")
+        self.heard = 0
+
+    def use(self, rate: int) -> None:
+        """Go on at this rate.
+
+        Raises
+        ------
+        PortError
+            If the port cannot.
+        """
+        if rate != self.rate:
+            self._line.set_rate(rate)
+            self.rate = rate
+
+    def send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool = False) -> Frame | None:
+        """Send a request; its answer, or None if none comes in time.
+
+        Parameters
+        ----------
+        frame : Frame
+        limit_s : float
+        afresh : bool
+            What the board may have received before does not belong to the frame.
+        patient : bool
+            Wait even if an answer is damaged, which may be none, and longer while bytes come: a simulated board is
+            slow.
+
+        Raises
+        ------
+        PortError
+            If the port has gone.
+        """
+        answer, is_refused = self._send(frame, limit_s, afresh=afresh, patient=patient)
+        if is_refused and afresh:
+            # It was refused for what came before it, and lost while the board said so.
+            answer, _ = self._send(frame, limit_s, patient=patient)
+        return answer
+
+    def _send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool) -> tuple[Frame | None, bool]:
+        """Send a request once; its answer, or whether the board has refused something damaged."""
+        self._line.write((_DELIMITER if afresh else b"") + frame.encode())
+        for found in self._arriving(limit_s, patient=patient):
+            if found is None:
+                if patient:
+                    continue
+                return None, False
+            if found.operation == Operation.NAK:
+                return None, True
+            # An answer to a request that was given up comes late.
+            if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
+                self.answered = self._clock()
+                return found, False
+        return None, False
+
+    def refuses(self, damaged: bytes, limit_s: float) -> bool:
+        """Send what is no frame, with a delimiter after it; whether the answer, in time, is a refusal."""
+        self._line.write(damaged)
+        found = next(self._arriving(limit_s), None)
+        return found is not None and found.operation == Operation.NAK
+
+    def _arriving(self, limit_s: float, *, patient: bool = False) -> Iterator[Frame | None]:
+        """Frames as they come within a time, None for what is damaged."""
+        self._received.clear()
+        begin = self._clock()
+        self.heard, limit = 0, begin + limit_s
+        while (left := limit - self._clock()) > 0:
+            data = self._line.read(left)
+            self.heard += len(data)
+            if data and patient:
+                limit = min(self._clock() + limit_s, begin + _PATIENCE * limit_s)
+            self._received += data
+            *whole, rest = bytes(self._received).split(_DELIMITER)
+            self._received[:] = rest
+            yield from map(_decode, filter(None, whole))
+
+
+def _decode(encoded: bytes) -> Frame | None:
+    try:
+        return Frame.decode(encoded)
+    except DamagedFrameError:
+        return None
+
+
+# Answers: what a board says, and what is wrong with it, in words.
+
+_AGAIN = "generate the board's bitstream again with this release"
+_MEANINGS: dict[int, str] = {
+    Status.UNKNOWN_OPERATION: f"does not know the operation {{operation}}; {_AGAIN}",
+    Status.LENGTH: f"refuses a length of {{length}} for {{operation}}; {_AGAIN}",
+    Status.ADDRESS: f"has nothing at {{address:#x}} for {{length}} bytes; {_AGAIN}",
+    Status.REGISTER_REFUSED: f"refuses access to register {{address:#x}}; {_AGAIN}",
+    Status.SEQUENCE: "was asked by somebody else meanwhile; end other programs that use the port",
+    Status.RATE: f"refuses a rate that its clock can make; {_AGAIN}",
+}
+
+
+def result(name: str, request: Frame, answer: Frame) -> bytes:
+    """The data of an answer.
+
+    Parameters
+    ----------
+    name : str
+        Of the line, for messages.
+    request, answer : Frame
+
+    Raises
+    ------
+    LinkError
+        If the request was refused.
+    """
+    if answer.status == Status.OK:
+        return answer.data
+    meaning = _MEANINGS.get(answer.status, f"answers with the status {answer.status}; {_AGAIN}")
+    operation = Operation(request.operation).name
+    raise LinkError(
+        f"{name}: the board {meaning.format(operation=operation, address=request.address, length=request.length)}"
+    )
+
+
+def identity(name: str, answer: Frame) -> Identity:
+    """What a board says of itself.
+
+    Raises
+    ------
+    LinkError
+        If it speaks another version of the link.
+    """
+    try:
+        found = Identity.parse(result(name, answer, answer))
+    except ValueError:
+        found = Identity(0, 0, 0, 0, 0)
+    if found.link_version != LINK_VERSION or found.max_data < MAX_DATA or not found.clock_hz:
+        raise LinkError(
+            f"{name}: the board must speak version {LINK_VERSION} of the link, not {found.link_version}; {_AGAIN}"
+        )
+    return found
+
+
+def silence(name: str, heard: int, waited_s: float) -> str:
+    """What to say if no frame has come, but perhaps other bytes."""
+    if heard:
+        return (
+            f"{name}: a board must answer in frames at {INITIAL_RATE} bits a second, and {heard} bytes came that are "
+            "none; check that the port is the board's, and that the board holds a bitstream of `lutterfly bitstream`"
+        )
+    return (
+        f"{name}: a board must answer within {waited_s:.0f} s, and does not; check that it is on, that the port is its "
+        "own, and that it holds a bitstream of `lutterfly bitstream`"
+    )
+
+
+# The client of a link: requests that are answered once, repeated when they are lost, and bounded in time.
+
+#: How long the first answer may take at the initial rate, then at each wanted one, and at last at the initial one
+#: again: nobody knows yet how fast the board is, which may be a simulated one.
+_FIRST_S, _OTHER_S, _LAST_S = 0.5, 0.25, 2.5
+#: How long it takes where the board is as fast as it says, at the initial rate.
+_EXPECTED_S = 0.005
+#: How far a rate may be from what is wanted: the other side may be off as well.
+_MOST_ERROR = 0.015
+#: How often a new rate is tried.
+_PROBES = 3
+
+
+class Client:
+    """Requests to one board.
+
+    Parameters
+    ----------
+    line : Line
+    clock : callable
+        Seconds, for time limits.
+
+    Attributes
+    ----------
+    identity : Identity
+        What the board says of itself, after :meth:`connect`.
+    rate : int
+        Bits a second.
+    patience : Patience
+        How long it may take.
+    repeated : int
+        Requests that had to be sent again.
+    """
+
+    identity: Identity
+
+    def __init__(self, line: Line, *, clock: Callable[[], float] = time.monotonic):
+        self._line = line
+        self._name = line.name
+        self._clock = clock
+        self._exchange = Exchange(line, clock)
+        # So that a client that follows another one does not begin with its last number.
+        self._sequence = secrets.randbelow(1 << 16)
+        self.patience = Patience()
+        self.rate = INITIAL_RATE
+        self._wanted: tuple[int, ...] = ()
+        self.repeated = 0
+
+    def connect(self, wanted: Sequence[int] = ()) -> Identity:
+        """Find the board, and agree on the first of some rates at which frames pass.
+
+        Parameters
+        ----------
+        wanted : sequence of int
+            Bits a second; the initial rate holds if none does.
+
+        Raises
+        ------
+        LinkError
+            If nothing answers, or something else does.
+        PortError
+            If the port has gone.
+        """
+        heard, frame, first = 0, self._frame(Operation.IDENTIFY), self._clock()
+        # Where a client has died the board comes back to the initial rate by itself, in a second of its own time; that
+        # of a simulated one is long.
+        others = ((rate, _OTHER_S) for rate in wanted)
+        for rate, share in ((INITIAL_RATE, _FIRST_S), *others, (INITIAL_RATE, _LAST_S)):
+            begin, limit = self._clock(), share * self._line.slowness
+            with contextlib.suppress(PortError):
+                self._exchange.use(rate)
+            answer = self._exchange.send(frame, limit, afresh=True, patient=True)
+            heard += self._exchange.heard
+            if answer is not None:
+                self.rate = rate
+                break
+        else:
+            raise LinkError(silence(self._name, heard, self._clock() - first))
+        self.identity = identity(self._name, answer)
+        # Roughly, so that there is time to measure it.
+        self.patience.learn(self.identity.clock_hz, self.identity.clock_hz * _EXPECTED_S / (self._clock() - begin))
+        self.patience.learn(self.identity.clock_hz, self.measure_clock(0.0))
+        self._wanted = tuple(rate for rate in wanted if self._fits(rate))
+        self._raise_rate()
+        return self.identity
+
+    def request(self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None) -> bytes:
+        """Have something done, once.
+
+        Parameters
+        ----------
+        operation : Operation
+        address : int
+        data : bytes
+            At most MAX_DATA.
+        length : int or None
+            By default that of the data.
+
+        Returns
+        -------
+        bytes
+            The data of the answer.
+
+        Raises
+        ------
+        LinkError
+            If it is refused, or not answered in time.
+        PortError
+            If the port has gone.
+        """
+        if self._clock() - self._exchange.answered > self.patience.lapse_s:
+            # It may be back at the initial rate, or not yet. A frame that asks for nothing finds out.
+            self._ask(self._frame(Operation.IDENTIFY), INITIAL_RATE, self.rate)
+        if self._wanted and self.rate != self._wanted[0]:
+            self._raise_rate()
+        return self._ask(self._frame(operation, address, data, length), self.rate, INITIAL_RATE)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its clock is too slow for a board's."""
+        return self.patience.slowness > 1
+
+    def refuses_damage(self) -> bool:
+        """Whether the board refuses a request of which a bit is wrong: it must not do what that says."""
+        before = self.request(Operation.READ, 0, length=1)
+        frame = self._frame(Operation.WRITE, 0, bytes([before[0] ^ 0xFF]))
+        content = bytearray(frame.content())
+        content[-1] ^= 1
+        wrong = frames.encode(bytes(content) + pack_word(frame.crc)) + bytes([frames.DELIMITER])
+        refused = self._exchange.refuses(wrong, self.patience.limit_s(frame, self.rate))
+        return refused and self.request(Operation.READ, 0, length=1) == before
+
+    def measure_clock(self, seconds: float) -> float:
+        """The board's clock in Hz by this machine's: two answers, so far apart at least, and their counters."""
+        first, begin = self._counted()
+        while self._clock() - begin < seconds:
+            self._counted()
+        last, end = self._counted()
+        return ((last - first) % (1 << 32)) / max(end - begin, 1e-9)
+
+    def leave(self) -> None:
+        """Go back to the initial rate, where the next client looks first; a silent board comes back by itself."""
+        if self.rate != INITIAL_RATE:
+            self._wanted = (INITIAL_RATE,)
+            with contextlib.suppress(LinkError, PortError):
+                self._raise_rate()
+
+    def _counted(self) -> tuple[int, float]:
+        answer = self._ask(self._frame(Operation.IDENTIFY), self.rate, INITIAL_RATE)
+        return Identity.parse(answer).cycles, self._exchange.answered
+
+    def _ask(self, frame: Frame, *among: int) -> bytes:
+        """Send a frame until it is answered, twice at the likeliest rate and then once at each other one, and all that
+        again; the rate of the answer is the board's."""
+        limit, attempts = 0.0, 2 * (among[0], *among)
+        for attempt, rate in enumerate(attempts):
+            self.repeated += attempt > 0
+            self._exchange.use(rate)
+            limit = self.patience.limit_s(frame, rate)
+            answer = self._exchange.send(frame, limit, afresh=attempt > 0)
+            if answer is not None:
+                self.rate = rate
+                return result(self._name, frame, answer)
+        raise LinkError(
+            f"{self._name}: the board must answer within {limit:.1f} s, and does not, {len(attempts)} times; "
+            "check cable and power"
+        )
+
+    def _raise_rate(self) -> None:
+        """Go on at the first wanted rate that works; those that do not are not tried again."""
+        while self._wanted:
+            rate, *others = self._wanted
+            bit_time = pack_word(frames.bit_time(self.identity.clock_hz, rate))
+            # If its answer is lost, the board is there already.
+            self._ask(self._frame(Operation.SET_RATE, data=bit_time), self.rate, rate, INITIAL_RATE)
+            if self._works(rate):
+                self.rate = rate
+                return
+            self._wanted = tuple(others)
+            self._come_back()
+
+    def _works(self, rate: int) -> bool:
+        """Whether frames pass at the rate that was agreed on."""
+        with contextlib.suppress(PortError):
+            self._exchange.use(rate)
+            for _ in range(_PROBES):
+                frame = self._frame(Operation.IDENTIFY)
+                if self._exchange.send(frame, self.patience.limit_s(frame, rate), afresh=True):
+                    return True
+        return False
+
+    def _come_back(self) -> None:
+        """Wait until the board, which hears nothing good, is at the initial rate again."""
+        self.rate = INITIAL_RATE
+        self._exchange.use(INITIAL_RATE)
+        frame = self._frame(Operation.IDENTIFY)
+        limit = self._clock() + 2 * frames.RATE_TIMEOUT_S * self.patience.slowness
+        while self._clock() < limit:
+            if self._exchange.send(frame, self.patience.limit_s(frame, INITIAL_RATE), afresh=True, patient=True):
+                return
+        raise LinkError(
+            f"{self._name}: the board must come back to {INITIAL_RATE} bits a second, and does not; "
+            "switch it off and on"
+        )
+
+    def _fits(self, rate: int) -> bool:
+        """Whether the board's clock makes the rate well enough."""
+        try:
+            parts = frames.bit_time(self.identity.clock_hz, rate)
+        except ValueError:
+            return False
+        return abs(frames.PARTS * self.identity.clock_hz / parts / rate - 1) <= _MOST_ERROR
+
+    def _frame(self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None) -> Frame:
+        self._sequence = (self._sequence + 1) % (1 << 16)
+        return Frame(self._sequence, operation, 0, address, len(data) if length is None else length, data)
+
+
+# The transport to a board behind a serial link.
+
+#: Rates to agree on, the fastest first.
+RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400)
+#: A request waits for the interrupt so long, then the next one does: nobody else can ask meanwhile.
+_CYCLES_PER_WAIT = 1_000_000
+#: Names of devices begin with it.
+SCHEME = "uart:"
+
+
+class LinkTransport(Transport):
+    """A board behind a line.
+
+    Parameters
+    ----------
+    line : Line
+    rates : sequence of int
+        Bits a second to agree on, the first that works.
+    clock : callable
+        Seconds, for time limits.
+
+    Attributes
+    ----------
+    client : Client
+
+    Raises
+    ------
+    LinkError
+        If no board answers.
+    PortError
+        If the port has gone.
+    """
+
+    title = "board"
+
+    def __init__(self, line: Line, rates: tuple[int, ...] = RATES, *, clock: Callable[[], float] = time.monotonic):
+        self.client = Client(line, clock=clock)
+        self._line = line
+        with contextlib.ExitStack() as failing:
+            failing.callback(line.close)
+            self._arena_bytes = self.client.connect(rates).arena_bytes
+            failing.pop_all()
+
+    def close(self) -> None:
+        """Let others have the board, and the line."""
+        with self.exclusive():
+            self.client.leave()
+            self._line.close()
+
+    @property
+    def clock_hz(self) -> int:
+        """As the board says."""
+        return self.client.identity.clock_hz
+
+    @property
+    def arena_base(self) -> int:
+        """The arena is all that there is."""
+        return 0
+
+    @property
+    def arena_bytes(self) -> int:
+        """Size of the memory on the chip, as the board says."""
+        return self._arena_bytes
+
+    def read_register(self, address: int) -> int:
+        """Ask for a register."""
+        return parse_word(self.client.request(Operation.READ_REGISTER, address, length=WORD_BYTES))
+
+    def write_register(self, address: int, value: int) -> None:
+        """Have a register written, once."""
+        self.client.request(Operation.WRITE_REGISTER, address, pack_word(value))
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Ask for bytes of the arena."""
+        self.check_range(address, size)
+        parts = ((at, min(MAX_DATA, address + size - at)) for at in range(address, address + size, MAX_DATA))
+        return b"".join(self.client.request(Operation.READ, at, length=length) for at, length in parts)
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Have bytes written into the arena, and ask for their checksum there where it took several frames.
+
+        Raises
+        ------
+        LinkError
+            If they are not what lies there then, in particular.
+        """
+        self.check_range(address, len(data))
+        for at in range(0, len(data), MAX_DATA):
+            self.client.request(Operation.WRITE, address + at, data[at : at + MAX_DATA])
+        if len(data) > MAX_DATA:
+            found = parse_word(self.client.request(Operation.CHECKSUM, address, length=len(data)))
+            if found != zlib.crc32(data):
+                raise LinkError(
+                    f"{self._line.name}: {len(data)} bytes at {address:#x} of the arena must have the checksum "
+                    f"{zlib.crc32(data):#010x}, not {found:#010x}: the board's memory is faulty; "
+                    "check its supply and clock"
+                )
+
+    def wait_for_interrupt(self, timeout_cycles: int) -> bool:
+        """Let the board wait, a part at a time."""
+        left = timeout_cycles
+        while left > 0:
+            if parse_word(self.client.request(Operation.WAIT, length=min(left, _CYCLES_PER_WAIT))):
+                return True
+            left -= _CYCLES_PER_WAIT
+        return False
+
+
+def open_device(name: str) -> LinkTransport:
+    """The board that a name says, as ``uart:/dev/ttyUSB0``; to be closed.
+
+    Raises
+    ------
+    ValueError
+        If it is no such name.
+    PortError
+        If the port cannot be opened.
+    LinkError
+        If no board answers there.
+    """
+    if not name.startswith(SCHEME) or name == SCHEME:
+        raise ValueError(f"device must be {SCHEME} and a serial port, as {SCHEME}/dev/ttyUSB0, not {name}")
+    return LinkTransport(SerialLine(name.removeprefix(SCHEME)))
+
+
+def configuration_of(transport: Transport) -> Config:
+    """The preset that a board holds, by its hash.
+
+    Raises
+    ------
+    HardwareError
+        If it is no accelerator, or of none of them.
+    """
+    found = {name: transport.read_register(registers.REGISTERS[name].address) for name in ("ID", "CONFIG_HASH")}
+    if found["ID"] != registers.ID:
+        raise HardwareError(f"ID must be {registers.ID:#010x}, not {found['ID']:#010x}: the board holds something else")
+    for config in PRESETS.values():
+        if config.hash == found["CONFIG_HASH"]:
+            return config
+    raise HardwareError(
+        f"CONFIG_HASH must be a preset's, and {found['CONFIG_HASH']:#010x} is of none; give the configuration that the "
+        "board was generated from with --config FILE"
+    )

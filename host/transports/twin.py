@@ -1,0 +1,328 @@
+"""The twin of a board: its top with the serial pins, simulated, behind a pseudo-terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import dataclasses
+import os
+import select
+import termios
+import threading
+import time
+import tty
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...golden.config import Config
+from ...golden.link.frames import INITIAL_RATE
+from ...golden.pins import MODULE
+from ...synth.netlist import netlist_verilog
+from ..files.terminal import Progress, silent
+from ..simulation.build import Top, library, library_of
+from ..simulation.simulator import SimulationError, load_functions
+
+__all__ = [
+    "Twin",
+]
+
+
+# The simulated top of a board, as its serial adapter sees it: Python's side of ``harness.cpp``.
+
+_HARNESS = (Path(__file__).parent / "twin.cpp",)
+#: Parts of a cycle in which the harness takes times.
+_PARTS = 1 << 16
+_WORD, _POINTER = ctypes.c_uint64, ctypes.c_void_p
+_SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
+    "create": (_POINTER, ()),
+    "destroy": (None, (_POINTER,)),
+    "send": (None, (_POINTER, ctypes.c_char_p, _WORD, _WORD)),
+    "run": (_WORD, (_POINTER, _WORD, _WORD, ctypes.c_char_p, _WORD)),
+    "idle": (ctypes.c_int, (_POINTER,)),
+    "cycle": (_WORD, (_POINTER,)),
+    "broken": (ctypes.c_char_p, (_POINTER,)),
+}
+
+
+def board_top(clock_hz: int, *, edges: int = 1) -> Top:
+    """:class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins, whose clock has so many edges a
+    cycle."""
+    header = f"#pragma once\n// Of the clock's pin in a cycle.\nconstexpr unsigned kEdges = {edges};\n"
+    return Top("top_uart", _HARNESS, lambda root_header, config: header, (("clock_hz", clock_hz),))
+
+
+class Pins:
+    """A simulated board; not for several threads at a time.
+
+    Parameters
+    ----------
+    library : Path
+        Of the model in its harness, see :meth:`build`.
+    clock_hz : int
+        Cycles in a second of its time.
+    """
+
+    def __init__(self, library: Path, clock_hz: int):
+        self.clock_hz = clock_hz
+        self._functions = load_functions(library, _SIGNATURES)
+        self._handle = ctypes.c_void_p(self._functions.lutterfly_create())
+
+    @classmethod
+    def build(
+        cls, config: Config, clock_hz: int, *, cache_root: Path | None = None, progress: Progress = silent
+    ) -> Pins:
+        """Build the model, unless it is in the cache.
+
+        Raises
+        ------
+        ToolError
+            If it cannot be built.
+        """
+        return cls(library(config, top=board_top(clock_hz), root=cache_root, progress=progress), clock_hz)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._functions.lutterfly_destroy(self._handle)
+
+    def send(self, data: bytes, rate: float) -> None:
+        """Have bytes put on the board's receiving pin at a rate in bits a second, after those before."""
+        self._functions.lutterfly_send(self._handle, data, len(data), self._bit_time(rate))
+
+    def run(self, cycles: int, rate: float, most: int = 4096) -> bytes:
+        """Let cycles pass, while the adapter listens at a rate.
+
+        Parameters
+        ----------
+        cycles : int
+            At most.
+        rate : float
+            Bits a second.
+        most : int
+            Bytes after which it returns.
+
+        Returns
+        -------
+        bytes
+            What the board has sent.
+
+        Raises
+        ------
+        SimulationError
+            If an assertion of the hardware breaks.
+        """
+        data = ctypes.create_string_buffer(most)
+        count = self._functions.lutterfly_run(self._handle, cycles, self._bit_time(rate), data, most)
+        broken = self._functions.lutterfly_broken(self._handle)
+        if broken:
+            raise SimulationError(f"an assertion of the hardware broke in cycle {self.cycle}: {broken.decode()}")
+        return data.raw[:count]
+
+    def _bit_time(self, rate: float) -> int:
+        return round(_PARTS * self.clock_hz / rate)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is under way."""
+        return bool(self._functions.lutterfly_idle(self._handle))
+
+    @property
+    def cycle(self) -> int:
+        """Cycles since the beginning."""
+        return int(self._functions.lutterfly_cycle(self._handle))
+
+
+# The twin: a simulated board at a pseudo-terminal, which any program can open as the serial port of a real one.
+
+#: Cycles between two looks at the terminal.
+_CYCLES = 20_000
+#: Bytes that the adapter takes from the terminal at a time.
+_BYTES = 4096
+#: After so long without anything under way, the board's time goes on slowly, and the processor is free.
+_REST_S, _LOOK_S = 0.2, 0.1
+#: Bits a second by the terminal's codes.
+_RATES = {
+    getattr(termios, f"B{rate}"): rate
+    for rate in (
+        *(9600, 19200, 38400, 57600, 115_200, 230_400, 460_800, 500_000, 576_000, 921_600),
+        *(1_000_000, 1_152_000, 1_500_000, 2_000_000, 2_500_000, 3_000_000, 3_500_000, 4_000_000),
+    )
+    if hasattr(termios, f"B{rate}")
+}
+_UNKNOWN_RATE = 115_200
+#: Where a terminal's attributes have the rate of what is written to it.
+_OUTPUT_RATE = 5
+
+
+class Twin:
+    """A simulated board behind a pseudo-terminal.
+
+    The adapter goes at the rate that the terminal is set to; so a program that sets a wrong one reads what it would
+    read of a board.
+
+    Parameters
+    ----------
+    pins : Pins
+
+    Attributes
+    ----------
+    path : str
+        Of the terminal.
+    """
+
+    def __init__(self, pins: Pins):
+        self.pins = pins
+        # Ours stays open: so the terminal does when a program closes it.
+        self._ours, self._theirs = os.openpty()
+        tty.setraw(self._theirs)
+        os.set_blocking(self._ours, False)
+        self.path = os.ttyname(self._theirs)
+        self._ends = threading.Event()
+
+    def close(self) -> None:
+        """End the terminal, and a :meth:`serve` in another thread soon."""
+        self._ends.set()
+
+    def serve(self) -> None:
+        """Simulate until :meth:`close`.
+
+        Raises
+        ------
+        SimulationError
+            If an assertion of the hardware breaks.
+        """
+        active = time.monotonic()
+        try:
+            while not self._ends.is_set():
+                data, rate = self._read(), self._rate()
+                self.pins.send(data, rate)
+                sent = self.pins.run(_CYCLES, rate)
+                self._write(sent)
+                if data or sent or not self.pins.is_idle:
+                    active = time.monotonic()
+                elif time.monotonic() - active > _REST_S:
+                    select.select([self._ours], [], [], _LOOK_S)
+        finally:
+            os.close(self._ours)
+            os.close(self._theirs)
+
+    @contextlib.contextmanager
+    def served(self) -> Iterator[str]:
+        """Serve in a thread of its own until the end of the block; gives the name of the device."""
+        thread = threading.Thread(target=self.serve, daemon=True)
+        thread.start()
+        try:
+            yield f"uart:{self.path}"
+        finally:
+            self.close()
+            thread.join()
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._ours, _BYTES)
+        except BlockingIOError:
+            return b""
+
+    def _write(self, data: bytes) -> None:
+        # What nobody reads is lost, as in an adapter.
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._ours, data)
+
+    def _rate(self) -> int:
+        """What the program that has opened the terminal asks for."""
+        return _RATES.get(termios.tcgetattr(self._theirs)[_OUTPUT_RATE], _UNKNOWN_RATE)
+
+
+# The pins of a simulated board as a line whose time is the board's: what happens depends on no machine's speed.
+
+
+class PinsLine:
+    """A :class:`~lutterfly.host.transports.line.Line` to simulated pins, without a terminal between.
+
+    Parameters
+    ----------
+    pins : Pins
+
+    Attributes
+    ----------
+    name : str
+        For messages.
+    slowness : float
+        Its clock says how long an answer takes.
+    """
+
+    name = "simulated pins"
+    slowness = 1.0
+
+    def __init__(self, pins: Pins):
+        self.pins = pins
+        self._rate = INITIAL_RATE
+
+    def clock(self) -> float:
+        """Seconds of the board's time, for the client."""
+        return self.pins.cycle / self.pins.clock_hz
+
+    def set_rate(self, rate: int) -> None:
+        """Go on at ``rate`` bits a second."""
+        self._rate = rate
+
+    def write(self, data: bytes) -> None:
+        """Send bytes."""
+        self.pins.send(data, self._rate)
+
+    def read(self, limit_s: float) -> bytes:
+        """Let time pass until a byte comes, or the limit."""
+        return self.pins.run(max(1, round(limit_s * self.pins.clock_hz)), self._rate, 1)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+# A board's mapped netlist with its pins: what place and route gets, not the Verilog from which it was mapped.
+
+_NETLIST = "netlist"
+#: The harness's reset is left open: a board has none, and comes out of it by itself when its PLL has locked.
+_TOP = f"""
+module {MODULE}(clk, rst, rx, tx, busy);
+  input clk;
+  input rst;
+  input rx;
+  output tx;
+  output busy;
+  {_NETLIST} board(.clock(clk), .rx(rx), .tx(tx), .busy(busy));
+endmodule
+"""
+
+
+def netlist_pins(
+    netlist: Mapping[str, Any],
+    config: Config,
+    clock_hz: int,
+    *,
+    cache_root: Path | None = None,
+    progress: Progress = silent,
+) -> Pins:
+    """Build the simulator of a netlist, unless it is in the cache.
+
+    Parameters
+    ----------
+    netlist : mapping
+        Of a board's top, see :func:`~lutterfly.synth.netlist.netlist_verilog`; its light is not inverted.
+    config : Config
+        What the board holds.
+    clock_hz : int
+        Of the accelerator there.
+
+    Raises
+    ------
+    NetlistError
+        If there is a cell that no model describes.
+    ToolError
+        If it cannot be built.
+    """
+    text = netlist_verilog(netlist, name=_NETLIST) + _TOP
+    cells = netlist["modules"]["top"]["cells"].values()
+    # As the model of a PLL with a faster clock has it.
+    edges = 1 + any("CLKOS2_ENABLE" in cell["parameters"] for cell in cells if cell["type"] == "EHXPLLL")
+    top = dataclasses.replace(board_top(clock_hz, edges=edges), is_rewritten=False)
+    return Pins(library_of(text, config, top=top, root=cache_root, progress=progress), clock_hz)
