@@ -53,7 +53,7 @@ def right(seed: int) -> bool:
 def test_pruned_networks_on_the_core(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third one with channels in the order of the model."""
     if seed % 3 == 0:
-        monkeypatch.setattr("lutterfly.host.compiler.permuted", lambda *_: None)
+        monkeypatch.setattr("lutterfly.host.compiler.search.permuted", lambda *_: None)
     assert right(seed)
 
 
@@ -63,7 +63,7 @@ def test_pruned_networks_on_the_core(seed: int, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("permute", [True, False])
 def test_many_pruned_networks_on_the_core(block: int, permute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not permute:
-        monkeypatch.setattr("lutterfly.host.compiler.permuted", lambda *_: None)
+        monkeypatch.setattr("lutterfly.host.compiler.search.permuted", lambda *_: None)
     answers = [right(seed) for seed in range(10 * block, 10 * block + 10)]
     assert sum(answers) >= 8
 

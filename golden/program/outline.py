@@ -194,6 +194,38 @@ class CoreOutline:
 
 
 @dataclass(frozen=True, slots=True)
+class Tried:
+    """A way to plan the network that the compiler has tried.
+
+    Attributes
+    ----------
+    is_permuted : bool
+        Whether its channels are in another order than the model's.
+    row_layers, channel_layers : int
+        Layers of which each core computes some rows, and some channels; one core computes the others.
+    wide_layers : int
+        Layers whose windows compute several pixels.
+    predicted_cycles : int
+        Of an inference; 0 where it was not predicted, because it needs too much, or takes ``least_cycles`` at least.
+    least_cycles : int
+        The steps of its array, where these alone are no less than the cycles of another way; else 0.
+    refused : str
+        What it needs too much of; else empty.
+    is_taken : bool
+        Whether the program is this one.
+    """
+
+    is_permuted: bool
+    row_layers: int
+    channel_layers: int
+    wide_layers: int
+    predicted_cycles: int
+    least_cycles: int = 0
+    refused: str = ""
+    is_taken: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Outline:
     """What the compiler has decided. A program that no compiler made has an empty one.
 
@@ -209,6 +241,8 @@ class Outline:
         Places with a transfer table, what concatenations look up for each of their inputs included.
     spilled_bytes : int
         Of all tensors that go through external memory because the feature memory does not hold them.
+    tried : tuple of Tried
+        The ways to plan the network among which the compiler has chosen, in the order in which they were tried.
     """
 
     cores: tuple[CoreOutline, ...] = ()
@@ -216,6 +250,7 @@ class Outline:
     notes: tuple[str, ...] = ()
     transfer_functions: int = 0
     spilled_bytes: int = 0
+    tried: tuple[Tried, ...] = ()
 
     def check(self, cores: Sequence[tuple[Mapping[Queue, int], int]]) -> None:
         """Check it against a program: for each core the commands of its queues, END left out, and its layers.

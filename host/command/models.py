@@ -15,7 +15,7 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import Opcode
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import LayerOutline, LayerPrediction, Row
+from ...golden.program.outline import LayerOutline, LayerPrediction, Row, Tried
 from ...golden.units import Queue
 from ..backend import find_backend
 from ..files.configuration import find_config
@@ -74,6 +74,7 @@ def _checked(model: Path, target: Target, progress: Progress) -> Answer:
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memory if used or more),
         *core_lines(outcome),
         *copy_lines(outcome),
+        *tried_lines(outcome),
         prediction_text(program, target.config.multipliers),
         *([speed.text(program.predicted_cycles, program.batch)] if speed else []),
         *share.lines(),
@@ -87,6 +88,7 @@ def _checked(model: Path, target: Target, progress: Progress) -> Answer:
             "transfer_functions": outcome.outline.transfer_functions,
             "transfer_tables": outcome.transfer_tables,
             "cores": core_values(outcome),
+            "tried": tried_values(outcome),
             "predicted_cycles": program.predicted_cycles,
             **(speed.values(program.predicted_cycles, program.batch) if speed else {}),
             "macs": macs_of(program),
@@ -272,6 +274,53 @@ def memories(outcome: Outcome) -> list[Memory]:
             more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
         found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
     return found
+
+
+def tried_values(outcome: Outcome) -> list[dict[str, Any]]:
+    """The ways to plan the network that the compiler has tried, and what each takes, in order."""
+    return [
+        {
+            "channels": "permuted" if one.is_permuted else "model",
+            "row_layers": one.row_layers,
+            "channel_layers": one.channel_layers,
+            "wide_layers": one.wide_layers,
+            "predicted_cycles": one.predicted_cycles or None,
+            "least_cycles": one.least_cycles or None,
+            "refused": one.refused or None,
+            "taken": one.is_taken,
+        }
+        for one in outcome.outline.tried
+    ]
+
+
+def tried_lines(outcome: Outcome) -> list[str]:
+    """The same in words, where there are several."""
+    tried, is_split = outcome.outline.tried, any(one.row_layers or one.channel_layers for one in outcome.outline.tried)
+    if len(tried) < 2:
+        return []
+    return [f"plan {number}: {_ways(one, is_split=is_split)}, {_taken(one)}" for number, one in enumerate(tried, 1)]
+
+
+def _ways(one: Tried, *, is_split: bool) -> str:
+    """How a plan differs from others."""
+    if one.refused:
+        return "channels in another order" if one.is_permuted else "channels in the model's order"
+    said = ["channels in another order" if one.is_permuted else "channels in the model's order"]
+    if is_split:
+        shares = [(one.row_layers, "by rows"), (one.channel_layers, "by channels")]
+        split = " and ".join(f"{count} {how}" for count, how in shares if count)
+        said.append(f"layers split: {split or 'none'}")
+    said.append(f"windows of several pixels in {one.wide_layers} layer{'s' * (one.wide_layers != 1)}")
+    return ", ".join(said)
+
+
+def _taken(one: Tried) -> str:
+    """What has become of a plan."""
+    if one.refused:
+        return f"refused: {one.refused}"
+    if one.least_cycles:
+        return f"left: {one.least_cycles:,} cycles for the array alone"
+    return f"{one.predicted_cycles:,} cycles predicted{', taken' * one.is_taken}"
 
 
 def copy_lines(outcome: Outcome) -> list[str]:

@@ -8,18 +8,14 @@ from ...golden.program.program import Program
 from ..graph import Graph
 from ..model.model import Model
 from ..program import SpreadBy
-from .clock.cycles import predict_together
-from .cluster.by_layer import plan_by_layer
-from .cluster.split import spread_by_sample
 from .lower.fast_pointwise import check_pattern
 from .lower.operations import engines_of
 from .network import CompileError
 from .outcome.emit import check_program, check_room, emit
-from .passes import PASSES, Pass, run
+from .passes import PASSES, Pass
 from .plan import Plan, Spread
-from .rewrite.permute import permuted
 from .rewrite.rewrites import batched
-from .width import fastest
+from .search import plan_graph, spread_graph
 
 #: All that the rest of the host knows of the compiler.
 __all__ = [
@@ -101,46 +97,3 @@ def _encode(spread: Spread) -> Program:
     check_program(spread, program)
     check_room(spread, program)
     return program
-
-
-def spread_graph(graph: Graph, config: Config, spread_by: SpreadBy, *, permute: bool = True) -> Spread:
-    """Plan for all cores, but do not encode; ``permute`` as :func:`plan_graph` takes it."""
-    if config.cores > 1 and spread_by is SpreadBy.LAYER:
-        return plan_by_layer(graph, config, permute=permute)
-    plan = plan_graph(graph, config, permute=permute)
-    if config.cores == 1:
-        return Spread.of_one(plan)
-    spread = spread_by_sample(plan)
-    predict_together(spread.plans)
-    return spread
-
-
-def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
-    """Run all passes for a core that does all alone, but do not encode: the plan shows how the compiler has decided.
-
-    Parameters
-    ----------
-    graph : Graph
-    config : Config
-    permute : bool
-        Whether channels between layers may be put in another order, see :mod:`.permute`: where the plan is faster.
-    """
-    plan = _plan(graph, config)
-    reordered = permuted(graph, config) if permute else None
-    if reordered is None:
-        return plan
-    other = _plan(reordered, config)
-    if other.predicted_cycles >= plan.predicted_cycles:
-        return plan
-    # By name: with another order, other copies may be needed.
-    other.tell_model_words({layer.name: layer.words for layer in plan.predictions})
-    return other
-
-
-def _plan(graph: Graph, config: Config) -> Plan:
-    """Run all passes for channels in this order: with wide windows, where the plan is faster."""
-
-    def plan(wide: bool) -> Spread:
-        return Spread.of_one(run(Plan(graph, config, given=graph, has_wide_windows=wide), PASSES))
-
-    return fastest(plan).plans[0]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ...golden.config import Config
+from ..graph import Graph
 from .clock.cycles import predict
 from .layout.borders import check_borders, plan_borders, plan_folds, plan_views
 from .layout.constants import check_constants, place_constants, plan_segments
@@ -62,14 +64,18 @@ LAYOUTS = (
     Pass("segments", plan_segments),
     Pass("jobs", plan_jobs, check_jobs),
 )
-#: What follows once tensors have their addresses there.
-COMMANDS = (
+ARENA = Pass("arena", plan_arena)
+#: What follows once tensors have their addresses there: the COMPUTE commands.
+COMPUTES = (
     Pass("constants", place_constants, check_constants),
     Pass("lower", lower, check_lowered),
+)
+#: The commands that bring what these need, and what waits for what.
+TRANSFERS = (
     Pass("order", order_commands),
     Pass("tokens", synchronise, check_tokens),
 )
-PASSES = (*REWRITES, *LAYOUTS, Pass("arena", plan_arena), *COMMANDS, Pass("cycles", predict))
+PASSES = (*REWRITES, *LAYOUTS, ARENA, *COMPUTES, *TRANSFERS, Pass("cycles", predict))
 
 
 def run(plan: Plan, passes: Sequence[Pass]) -> Plan:
@@ -79,3 +85,13 @@ def run(plan: Plan, passes: Sequence[Pass]) -> Plan:
         if step.check is not None:
             step.check(plan)
     return plan
+
+
+def rewritten(graph: Graph, config: Config) -> Plan:
+    """A network, before anybody asks where it is executed."""
+    return run(Plan(graph, config, given=graph), REWRITES)
+
+
+def alone(network: Plan) -> Plan:
+    """A rewritten network for a core that does all, with nothing decided."""
+    return Plan(network.graph, network.config, given=network.given, has_wide_windows=network.has_wide_windows)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ...golden.config import Config
 from ...golden.memories import LocalMemory
-from ...golden.program.outline import LayerPrediction
+from ...golden.program.outline import LayerPrediction, Tried
 from ...golden.units import Queue
 from ..graph import Graph
 from .network import Network
@@ -122,11 +122,14 @@ class Spread:
     external : mapping of str to tuple of int
         Addresses in the arena of the network's inputs and outputs: one, or one for each core where each has samples of
         its own.
+    tried : tuple of Tried
+        The candidates of which this one is the fastest, see :mod:`.search`.
     """
 
     graph: Graph
     plans: list[Plan]
     external: Mapping[str, tuple[int, ...]]
+    tried: tuple[Tried, ...] = ()
 
     @classmethod
     def of_one(cls, plan: Plan) -> Spread:

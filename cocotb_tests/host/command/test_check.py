@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +16,8 @@ from cocotb_tests.support.networks.wide_codes import repeated
 from cocotb_tests.support.oracles.reported import NETWORKS, model, report_of
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.program.outline import Outline
+from lutterfly.golden.program.outline import Outline, Tried
+from lutterfly.host.command.check import tried_lines, tried_values
 from lutterfly.host.command.main import main
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.terminal import tables_text
@@ -191,3 +193,37 @@ def test_what_copies_cost_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[
     )
     assert all(layer["fold"].startswith(f"copies {layer['copied_bytes']:,} bytes, ") for layer in layers)
     assert not any(line.startswith("copies: ") for line in rows_of(digits.model_path("qop"), capsys)[1])
+
+
+TRIED = (
+    Tried(False, 0, 0, 2, 1234, is_taken=True),
+    Tried(False, 0, 0, 0, 0, least_cycles=1300),
+    Tried(True, 3, 1, 0, 1250),
+    Tried(True, 0, 0, 0, 0, refused="conv: too much"),
+)
+
+
+def test_the_plans_that_were_tried_are_told_where_there_are_several() -> None:
+    outcome = SimpleNamespace(outline=Outline(tried=TRIED))
+    order, none = "channels in the model's order, layers split: none", "windows of several pixels in 0 layers"
+    assert tried_lines(outcome) == [
+        f"plan 1: {order}, windows of several pixels in 2 layers, 1,234 cycles predicted, taken",
+        f"plan 2: {order}, {none}, left: 1,300 cycles for the array alone",
+        f"plan 3: channels in another order, layers split: 3 by rows and 1 by channels, {none}, 1,250 cycles predicted",
+        "plan 4: channels in another order, refused: conv: too much",
+    ]
+    assert tried_lines(SimpleNamespace(outline=Outline(tried=TRIED[:1]))) == []
+    assert tried_lines(SimpleNamespace(outline=Outline(tried=TRIED[:2])))[0].startswith(
+        "plan 1: channels in the model's order, windows of several pixels in 2 layers, 1,234"
+    )
+    model, least, split, refused = tried_values(outcome)
+    assert [one["predicted_cycles"] for one in (model, least, split, refused)] == [1234, None, 1250, None]
+    assert (least["least_cycles"], split["row_layers"], split["channel_layers"]) == (1300, 3, 1)
+    assert (model["taken"], least["taken"], refused["refused"]) == (True, False, "conv: too much")
+    assert [one["channels"] for one in (model, split)] == ["model", "permuted"]
+
+
+def test_the_plan_that_is_taken_is_the_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "net.onnx").write_bytes(model("joined"))
+    values = values_of(tmp_path / "net.onnx", capsys)
+    assert [one["predicted_cycles"] for one in values["tried"] if one["taken"]] == [values["predicted_cycles"]]

@@ -16,10 +16,10 @@ from cocotb_tests.support.oracles.execution import exact_plan
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.cluster.by_layer import plan_by_layer
+from lutterfly.host.compiler import plan_graph, spread_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Concat, Graph, Window
+from lutterfly.host.program import SpreadBy
 
 CONFIG = PRESETS["ecp5-85k"]
 POINT, SAME = Window((1, 1)), Window((3, 3), pads=(1, 1, 1, 1))
@@ -85,13 +85,13 @@ def test_what_a_pass_makes(make: Callable[[], Graph]) -> None:
 @pytest.mark.parametrize("cores", [2, pytest.param(4, marks=pytest.mark.regress)])
 def test_parts_on_several_cores(cores: int) -> None:
     graph, config = two_convolutions(), dataclasses.replace(CONFIG, cluster=ClusterConfig(cores))
-    before = plan_by_layer(graph, config)
+    before = spread_graph(graph, config, SpreadBy.LAYER)
     own = [*dict.fromkeys(name for plan in before.plans for name in plan.graph.tensors if name not in graph.tensors)]
     assert own[0].startswith(("x[", "t0["))
     for name in own[:2]:
         for old in ("t0", "t1"):
             again = renamed(graph, old, name)
-            spread = plan_by_layer(again, config)
+            spread = spread_graph(again, config, SpreadBy.LAYER)
             assert spread.predicted_cycles == before.predicted_cycles
             assert_exact_on_cores(again, spread, 0)
 

@@ -56,6 +56,14 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
     return tuple(parts) if possible and parts[1] is not None else None
 
 
+def split_of(parts: Parts) -> Split:
+    """What cores have a part of each, where they have these."""
+    first, second, *_ = parts
+    if first is None or second is None:
+        return Split.ONE
+    return Split.CHANNELS if first.rows == second.rows else Split.ROWS
+
+
 def evenly(count: int, cores: int, unit: int = 1) -> list[range]:
     """``range(count)`` in a part for each core, as even as whole units allow, the larger ones first."""
     units = -(-count // unit)

@@ -231,6 +231,7 @@ def outline_of(spread: Spread) -> Outline:
             table is not None for layer in graph.layers for table in (layer.table, *layer.input_tables)
         ),
         spilled_bytes=sum(map(_spilled_bytes, spread.plans, cores)),
+        tried=spread.tried,
     )
 
 

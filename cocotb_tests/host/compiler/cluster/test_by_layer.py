@@ -20,13 +20,13 @@ from lutterfly.golden.machine.machine import Machine, interleavings
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program, Queues
-from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
-from lutterfly.host.compiler.clock.cycles import predict_together
-from lutterfly.host.compiler.cluster import by_layer
-from lutterfly.host.compiler.cluster.by_layer import on_one, plan_by_layer, plan_parts, rewritten
+from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph, search, spread_graph
+from lutterfly.host.compiler.cluster.by_layer import on_one
 from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of
 from lutterfly.host.compiler.outcome.emit import check_program, emit
+from lutterfly.host.compiler.passes import rewritten
 from lutterfly.host.compiler.plan import Spread
+from lutterfly.host.compiler.search import Candidate
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
 from lutterfly.host.graph.evaluate import evaluate
@@ -79,9 +79,7 @@ def drawn(graph: Graph, config: Config, seed: int) -> Spread:
             if (found := parts_of(net.graph, layer, split, config.cores, unit))
         ]
         parts.append(choices[rng.integers(len(choices))])
-    spread = plan_parts(net, parts)
-    predict_together(spread.plans)
-    return spread
+    return Candidate(net, is_permuted=False, parts=parts, way=0, is_wide=True).planned()
 
 
 @pytest.mark.regress
@@ -110,7 +108,7 @@ def test_mixed_networks_are_exact_however_they_are_split(config_name: str, cores
             plan_graph(graph, config)
         except CompileError:
             continue
-        for spread in (drawn(graph, config, seed), plan_by_layer(graph, config)):
+        for spread in (drawn(graph, config, seed), spread_graph(graph, config, SpreadBy.LAYER)):
             assert_exact(graph, spread, seed)
             met += sum(command.opcode is Opcode.BARRIER for command in spread.plans[-1].commands)
     assert met > len(seeds)
@@ -121,7 +119,7 @@ def test_mixed_networks_are_exact_however_they_are_split(config_name: str, cores
 def test_elements_that_move_are_exact_however_they_are_split(seeds: range) -> None:
     for seed in seeds:
         graph, config = random_arranged(seed), several(PRESETS["tiny"], 4 if seed % 2 else 2)
-        for spread in (drawn(graph, config, seed), plan_by_layer(graph, config)):
+        for spread in (drawn(graph, config, seed), spread_graph(graph, config, SpreadBy.LAYER)):
             assert_exact(graph, spread, seed)
 
 
@@ -140,8 +138,8 @@ def test_no_job_of_an_upsampling_is_without_a_command() -> None:
     maker = GraphMaker((16, 16, 4))
     graph = maker.finish(maker.convolution(maker.nearest(maker.convolution("x", 16, SAME), (2, 1)), 8, SAME))
     network = rewritten(graph, several(PRESETS["ecp5-85k"], 2))
-    spread = plan_parts(network, [parts_of(network.graph, layer, Split.ROWS, 2, 1) for layer in network.graph.layers])
-    predict_together(spread.plans)
+    parts = [parts_of(network.graph, layer, Split.ROWS, 2, 1) for layer in network.graph.layers]
+    spread = Candidate(network, is_permuted=False, parts=parts, way=0, is_wide=True).planned()
     assert all(any(place.steps == (2, 1) for place in plan.views.values()) for plan in spread.plans)
     assert all(all(plan.computes) for plan in spread.plans)
     assert_exact(graph, spread, 0)
@@ -156,7 +154,7 @@ def two_convolutions(channels: int = 16, side: int = 24) -> Graph:
 def test_a_layer_takes_its_share_of_the_cycles(preset: str, cores: int, most: float) -> None:
     graph = two_convolutions()
     one = plan_graph(graph, PRESETS[preset]).predicted_cycles
-    assert plan_by_layer(graph, several(PRESETS[preset], cores)).predicted_cycles < most * one
+    assert spread_graph(graph, several(PRESETS[preset], cores), SpreadBy.LAYER).predicted_cycles < most * one
 
 
 @pytest.mark.regress
@@ -178,7 +176,7 @@ def test_words_in_the_models_order_are_those_of_layers_that_read_alike() -> None
 def test_what_is_small_stays_on_one_core() -> None:
     graph = two_convolutions(8, 4)
     config = several(PRESETS["ecp5-85k"], 2)
-    spread = plan_by_layer(graph, config)
+    spread = spread_graph(graph, config, SpreadBy.LAYER)
     one = plan_graph(graph, PRESETS["ecp5-85k"])
     assert [len(plan.commands) for plan in spread.plans] == [len(one.commands), 0]
     assert [command.encode() for command in spread.plans[0].commands] == [command.encode() for command in one.commands]
@@ -187,22 +185,22 @@ def test_what_is_small_stays_on_one_core() -> None:
 
 def test_a_part_that_does_not_fit_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     graph, config = two_convolutions(), several(PRESETS["ecp5-85k"], 2)
-    once = by_layer.plan_parts
+    once = search.plan_parts
 
     def refusing(net, parts):
         if parts != on_one(net):
             raise CompileError("too much")
         return once(net, parts)
 
-    monkeypatch.setattr(by_layer, "plan_parts", refusing)
-    assert plan_by_layer(graph, config).plans[1].commands == []
+    monkeypatch.setattr(search, "plan_parts", refusing)
+    assert spread_graph(graph, config, SpreadBy.LAYER).plans[1].commands == []
 
 
 def test_a_network_that_fits_no_core_is_refused() -> None:
     config = several(PRESETS["tiny"], 2)
     small = dataclasses.replace(config, memory=dataclasses.replace(config.memory, feature_bytes=64))
     with pytest.raises(CompileError, match="choose a larger --config"):
-        plan_by_layer(two_convolutions(), small)
+        spread_graph(two_convolutions(), small, SpreadBy.LAYER)
 
 
 def test_constants_that_the_cores_have_in_common_lie_there_once() -> None:

@@ -10,10 +10,9 @@ from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.compiler.cluster.by_layer import rewritten
 from lutterfly.host.compiler.cluster.estimate import Estimate
 from lutterfly.host.compiler.cluster.split import Split
-from lutterfly.host.compiler.passes import OPERATIONS, run
+from lutterfly.host.compiler.passes import OPERATIONS, rewritten, run
 from lutterfly.host.graph import Graph, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))

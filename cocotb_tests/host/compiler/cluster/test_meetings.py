@@ -13,9 +13,11 @@ from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
-from lutterfly.host.compiler.cluster.by_layer import check_meetings, plan_parts, rewritten
+from lutterfly.host.compiler.cluster.by_layer import check_meetings
 from lutterfly.host.compiler.cluster.split import Split, parts_of
+from lutterfly.host.compiler.passes import rewritten
 from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.search import Candidate
 from lutterfly.host.graph import Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
@@ -29,7 +31,7 @@ def spread() -> list[Plan]:
     graph = maker.finish(maker.convolution(maker.convolution("x", 16, SAME), 16, SAME))
     network = rewritten(graph, CONFIG)
     parts = [parts_of(network.graph, layer, Split.ROWS, CORES, 8) for layer in network.graph.layers]
-    return plan_parts(network, parts).plans
+    return Candidate(network, is_permuted=False, parts=parts, way=0, is_wide=True).planned().plans
 
 
 def test_halo_rows_are_stored_then_met_then_loaded() -> None:
@@ -94,7 +96,7 @@ def test_the_next_job_leaves_a_store_time_if_others_wait_for_it() -> None:
     graph = maker.finish(maker.convolution(first, 16, down))
     network = rewritten(graph, CONFIG)
     parts = [parts_of(network.graph, layer, Split.ROWS, CORES, 8) for layer in network.graph.layers]
-    _, lower = plan_parts(network, parts).plans
+    _, lower = Candidate(network, is_permuted=False, parts=parts, way=0, is_wide=True).planned().plans
     (following,) = [command for command in lower.commands if command.follows is not None]
     assert (following.layer, following.follows.opcode) == (1, Opcode.STORE)
     dma = lower.queue(Queue.DMA)

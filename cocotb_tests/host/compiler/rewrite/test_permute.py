@@ -13,8 +13,7 @@ from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.execution import differing_bytes
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host import compiler
-from lutterfly.host.compiler import encode, plan_graph
+from lutterfly.host.compiler import encode, plan_graph, search
 from lutterfly.host.compiler.lower import wide_windows
 from lutterfly.host.compiler.rewrite.permute import _Search, in_orders, permuted
 from lutterfly.host.frontend import import_model
@@ -144,7 +143,7 @@ def test_another_order_is_taken_only_where_it_is_faster(monkeypatch: pytest.Monk
     maker = GraphMaker((6, 6, 32))
     graph = maker.finish(maker.convolution("x", 64, SAME))
     as_fast = dataclasses.replace(graph, notes=["another order"])
-    monkeypatch.setattr(compiler, "permuted", lambda graph, config: as_fast)
+    monkeypatch.setattr(search, "permuted", lambda graph, config: as_fast)
     assert plan_graph(graph, CONFIG).graph.notes == []
 
 

@@ -11,9 +11,10 @@ from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
-from lutterfly.host.compiler.cluster.by_layer import plan_parts, rewritten
 from lutterfly.host.compiler.cluster.split import Split, parts_of
+from lutterfly.host.compiler.passes import rewritten
 from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.search import Candidate
 from lutterfly.host.graph import Graph, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
@@ -23,7 +24,8 @@ def spread(graph: Graph, cores: int, preset: str = "ecp5-85k") -> list[Plan]:
     """The rows of every layer on several cores."""
     config = dataclasses.replace(PRESETS[preset], cluster=ClusterConfig(cores))
     network = rewritten(graph, config)
-    return plan_parts(network, [parts_of(network.graph, layer, Split.ROWS, cores, 8) for layer in graph.layers]).plans
+    parts = [parts_of(network.graph, layer, Split.ROWS, cores, 8) for layer in graph.layers]
+    return Candidate(network, is_permuted=False, parts=parts, way=0, is_wide=True).planned().plans
 
 
 def computed(plan: Plan, index: int) -> list[range]:
