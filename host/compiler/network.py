@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from ...golden.config import Config
 from ..graph import Graph, Layer, Place, Tensor, Views
+
+#: First and last layer, both included.
+Span = tuple[int, int]
 
 # What the compiler raises.
 
@@ -105,31 +109,41 @@ class Exchange:
     earlier: frozenset[str] = frozenset()
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Network:
     """What is compiled, and for which accelerator.
+
+    Rewritten and with its views, it is the first phase of a plan, see :mod:`.plan`.
 
     Attributes
     ----------
     graph : Graph
     config : Config
-    views : dict of str to Place
+    views : mapping of str to Place
         Tensors that are some rows and channels of another one.
-    excerpts : dict of str to Excerpt
+    excerpts : mapping of str to Excerpt
         What each tensor is of the network's, where several cores share an inference and the graph is one core's part.
-    exchanges : dict of str to Exchange
+    exchanges : mapping of str to Exchange
         By the names of the network's tensors, what the cores give one another of it. All of them meet at a barrier for
         each, in this order.
     has_wide_windows : bool
         Whether a window may compute several pixels, where that is faster.
+    given : Graph or None
+        What the passes began with, if it is to be told; ``graph`` is what they make of it.
     """
 
     graph: Graph
     config: Config
     views: Views = field(default_factory=dict)
-    excerpts: dict[str, Excerpt] = field(default_factory=dict)
-    exchanges: dict[str, Exchange] = field(default_factory=dict)
+    excerpts: Mapping[str, Excerpt] = field(default_factory=dict)
+    exchanges: Mapping[str, Exchange] = field(default_factory=dict)
     has_wide_windows: bool = True
+    given: Graph | None = None
+
+    @classmethod
+    def of(cls, before: Network, **decided: Any) -> Self:
+        """This phase of a plan: what is known of it, and what has been decided since."""
+        return cls(**{field.name: getattr(before, field.name) for field in dataclasses.fields(before)} | decided)
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """The layers that read ``tensor``, with their indices."""
@@ -169,6 +183,16 @@ class Network:
     def writers(self) -> dict[str, list[int]]:
         """Of each tensor that is no view and that layers write, or write a view of: those layers, in order."""
         return _by_root((self.root(layer.output), index) for index, layer in enumerate(self.graph.layers))
+
+    def partial_with(self, spans: Mapping[str, Span | None], index: int) -> frozenset[str]:
+        """The inputs and outputs of a layer that are not whole in the feature memory while it runs, if tensors are
+        during such ``spans``: their first and their last layer."""
+        layer = self.graph.layers[index]
+        return frozenset(
+            name
+            for name in (*layer.fetched, layer.output)
+            if not (span := spans.get(self.root(name))) or not span[0] <= index <= span[1]
+        )
 
     def excerpt_of(self, name: str) -> Excerpt:
         """What a tensor is of the network's."""

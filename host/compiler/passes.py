@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...golden.config import Config
 from ..graph import Graph
@@ -13,7 +14,7 @@ from .layout.constants import check_constants, place_constants, plan_segments
 from .layout.memory import check_memory, plan_memory
 from .layout.placement import plan_arena
 from .lower.operations import plan_operations
-from .plan import Plan
+from .network import Network
 from .rewrite.groups import absorb_shuffles
 from .rewrite.phases import split_phases
 from .rewrite.rewrites import arrange_matrices, move_tables, normalise, separate, sort_shuffles
@@ -30,14 +31,14 @@ class Pass:
     ----------
     name : str
     run : callable
-        Plan to plan. It may add to the plan that it is given.
+        From one phase of a plan to the same one, or to the next, see :mod:`.plan`; its annotations say which.
     check : callable or None
         Asserts what must hold of the plan after the pass.
     """
 
     name: str
-    run: Callable[[Plan], Plan]
-    check: Callable[[Plan], None] | None = None
+    run: Callable[[Any], Network]
+    check: Callable[[Any], None] | None = None
 
 
 #: What becomes of a network before anybody asks where it is executed.
@@ -78,8 +79,8 @@ TRANSFERS = (
 PASSES = (*REWRITES, *LAYOUTS, ARENA, *COMPUTES, *TRANSFERS, Pass("cycles", predict))
 
 
-def run(plan: Plan, passes: Sequence[Pass]) -> Plan:
-    """Run some passes, and the check of each."""
+def run(plan: Network, passes: Sequence[Pass]) -> Any:
+    """Run some passes, and the check of each: the phase of the plan that the last one gives."""
     for step in passes:
         plan = step.run(plan)
         if step.check is not None:
@@ -87,11 +88,7 @@ def run(plan: Plan, passes: Sequence[Pass]) -> Plan:
     return plan
 
 
-def rewritten(graph: Graph, config: Config) -> Plan:
+def rewritten(graph: Graph, config: Config) -> Network:
     """A network, before anybody asks where it is executed."""
-    return run(Plan(graph, config, given=graph), REWRITES)
-
-
-def alone(network: Plan) -> Plan:
-    """A rewritten network for a core that does all, with nothing decided."""
-    return Plan(network.graph, network.config, given=network.given, has_wide_windows=network.has_wide_windows)
+    network: Network = run(Network(graph, config, given=graph), REWRITES)
+    return network

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...golden.config import Config
@@ -18,12 +18,33 @@ from ...golden.timing.issue import issue_steps
 from ..graph import Graph
 from ..program import SpreadBy
 from .clock.cycles import predict_together
-from .cluster.by_layer import check_meetings, check_weights_known, choose_parts, local_plans, on_one, plan_parts
-from .cluster.split import Parts, Split, split_of, spread_by_sample
-from .network import CompileError
-from .passes import ARENA, COMPUTES, LAYOUTS, OPERATIONS, TRANSFERS, alone, rewritten, run
-from .plan import Plan, Spread
+from .cluster.by_layer import check_meetings, check_weights_known, choose_parts, local_networks, on_one, plan_parts
+from .cluster.split import Parts, Split, of_samples, split_of
+from .network import CompileError, Network
+from .passes import ARENA, COMPUTES, LAYOUTS, OPERATIONS, TRANSFERS, rewritten, run
+from .plan import Computing, Divided, Executed, Plan, Scheduled, Spread
 from .rewrite.permute import permuted
+
+
+@dataclass(frozen=True, eq=False)
+class Begun:
+    """A candidate that is worth its transfers only if it can still be the fastest.
+
+    Attributes
+    ----------
+    plans : tuple of Computing
+        Of all cores.
+    external : mapping of str to int
+        Where cores that share an inference have their tensors in the arena.
+    """
+
+    plans: tuple[Computing, ...]
+    external: Mapping[str, int]
+
+    @property
+    def least_cycles(self) -> int:
+        """Fewer cycles than it will take: the steps of the array that has most."""
+        return max(sum(issue_steps(command.fields) for job in plan.computes for command in job) for plan in self.plans)
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,8 +53,8 @@ class Candidate:
 
     Attributes
     ----------
-    rewritten : Plan
-        The network, with its channels in one order.
+    network : Network
+        Rewritten, with its channels in one order.
     is_permuted : bool
         Whether that order is another one than the model's.
     parts : sequence of Parts or None
@@ -44,7 +65,7 @@ class Candidate:
         Whether a window may compute several pixels, where a layer has fewer cycles by that.
     """
 
-    rewritten: Plan
+    network: Network
     is_permuted: bool
     parts: Sequence[Parts] | None
     way: int
@@ -55,7 +76,7 @@ class Candidate:
         """Of candidates that take as many cycles, the least counts: what gains nothing is left out."""
         return self.is_permuted, self.way, self.is_wide
 
-    def computing(self) -> Spread:
+    def begun(self) -> Begun:
         """Plan all cores up to their COMPUTE commands.
 
         Raises
@@ -63,28 +84,28 @@ class Candidate:
         CompileError
             If the network does not fit the configuration so.
         """
-        network = dataclasses.replace(self.rewritten, has_wide_windows=self.is_wide)
+        network = dataclasses.replace(self.network, has_wide_windows=self.is_wide)
         if self.parts is None:
-            return Spread.of_one(run(alone(network), (*LAYOUTS, ARENA, *COMPUTES)))
-        return plan_parts(network, self.parts)
+            return Begun((run(network, (*LAYOUTS, ARENA, *COMPUTES)),), {})
+        return Begun(*plan_parts(network, self.parts))
 
-    def finished(self, spread: Spread) -> Spread:
-        """What :meth:`computing` gave, with all commands and their predicted cycles."""
-        plans = [run(plan, TRANSFERS) for plan in spread.plans]
-        if self.parts is not None:
-            check_meetings(plans)
-        predict_together(plans)
-        return dataclasses.replace(spread, plans=plans)
+    def finished(self, begun: Begun) -> Spread:
+        """What has been begun, with all commands and their predicted cycles."""
+        scheduled: list[Scheduled] = [run(plan, TRANSFERS) for plan in begun.plans]
+        if self.parts is None:
+            return Spread.of_one(*predict_together(scheduled))
+        check_meetings(scheduled)
+        external = {name: (address,) for name, address in begun.external.items()}
+        return Spread(self.network.graph, predict_together(scheduled), external)
 
     def planned(self) -> Spread:
         """Both: the finished plans of all cores."""
-        return self.finished(self.computing())
+        return self.finished(self.begun())
 
     def tried(
-        self, spread: Spread | None = None, *, refused: str = "", least_cycles: int = 0, predicted_cycles: int = 0
+        self, plans: Sequence[Executed] = (), *, refused: str = "", least_cycles: int = 0, predicted_cycles: int = 0
     ) -> Tried:
         """What has become of it, for people."""
-        plans = spread.plans if spread else []
         wide = {operation.layer.name for plan in plans for operation in plan.operations if operation.pixels > 1}
         splits = Counter(map(split_of, self.parts or ()))
         return Tried(
@@ -132,9 +153,9 @@ def candidates(
                     break
 
 
-def _ways(network: Plan, tried: Sequence[Tried]) -> Iterator[Sequence[Parts]]:
+def _ways(network: Network, tried: Sequence[Tried]) -> Iterator[Sequence[Parts]]:
     """Ways to split the layers, the most promising one first; all on the first core is the last one."""
-    executed = run(dataclasses.replace(network), OPERATIONS)
+    executed: Executed = run(network, OPERATIONS)
     least = sum(
         operation.cycles(*executed.graph.tensors[operation.layer.output].shape[:2], range(operation.tiles))
         for operation in executed.operations
@@ -160,27 +181,25 @@ def fastest(graph: Graph, config: Config, *, by_layer: bool = False, permute: bo
     best: dict[bool, _Found] = {}
     for candidate in candidates(graph, config, tried, by_layer=by_layer, permute=permute):
         try:
-            spread = candidate.computing()
+            begun = candidate.begun()
         except CompileError as error:
             refusals[candidate.is_permuted] = error
             tried.append(candidate.tried(refused=str(error)))
             continue
-        least = max(
-            sum(issue_steps(command.fields) for job in plan.computes for command in job) for plan in spread.plans
-        )
-        if best and least >= min(found.spread.predicted_cycles for found in best.values()):
-            tried.append(candidate.tried(spread, least_cycles=least))
+        if best and begun.least_cycles >= min(found.spread.predicted_cycles for found in best.values()):
+            tried.append(candidate.tried(begun.plans, least_cycles=begun.least_cycles))
             continue
-        found = _Found(candidate, candidate.finished(spread), len(tried))
-        tried.append(candidate.tried(found.spread, predicted_cycles=found.spread.predicted_cycles))
+        found = _Found(candidate, candidate.finished(begun), len(tried))
+        tried.append(candidate.tried(begun.plans, predicted_cycles=found.spread.predicted_cycles))
         best[candidate.is_permuted] = min(best.get(candidate.is_permuted, found), found, key=_Found.key)
     if not best:
         raise refusals[False]
     chosen = min(best.values(), key=_Found.key)
+    plans = chosen.spread.plans
     if chosen.candidate.is_permuted and False in best:
-        _tell_model_words(chosen, best[False])
+        plans = _with_model_words(chosen, best[False])
     tried[chosen.number] = dataclasses.replace(tried[chosen.number], is_taken=True)
-    return dataclasses.replace(chosen.spread, tried=tuple(tried))
+    return dataclasses.replace(chosen.spread, plans=plans, tried=tuple(tried))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,17 +215,22 @@ class _Found:
         return self.spread.predicted_cycles, self.candidate.rank
 
 
-def _tell_model_words(chosen: _Found, model: _Found) -> None:
+def _with_model_words(chosen: _Found, model: _Found) -> tuple[Plan, ...]:
     """Say of every layer how many words it has in the model's order of channels; ``model`` is planned in that order.
 
     By the names of layers: with another order, other copies may be needed.
     """
-    originals = model.spread.plans
+    originals: Sequence[Executed] = model.spread.plans
     if chosen.candidate.parts is not None:
         # Split as the chosen one is.
-        originals = [run(plan, LAYOUTS) for plan in local_plans(model.candidate.rewritten, chosen.candidate.parts)]
-    for plan, original in zip(chosen.spread.plans, originals, strict=True):
-        plan.tell_model_words({operation.layer.name: operation.connectivity.words for operation in original.operations})
+        originals = [_divided(own) for own in local_networks(model.candidate.network, chosen.candidate.parts)]
+    words = ({one.layer.name: one.connectivity.words for one in original.operations} for original in originals)
+    return tuple(plan.with_model_words(own) for plan, own in zip(chosen.spread.plans, words, strict=True))
+
+
+def _divided(network: Network) -> Divided:
+    divided: Divided = run(network, LAYOUTS)
+    return divided
 
 
 def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
@@ -228,6 +252,6 @@ def spread_graph(graph: Graph, config: Config, spread_by: SpreadBy, *, permute: 
     spread = fastest(graph, config, by_layer=by_layer, permute=permute)
     if config.cores == 1 or by_layer:
         return spread
-    of_cores = dataclasses.replace(spread_by_sample(spread.plans[0]), tried=spread.tried)
-    predict_together(of_cores.plans)
-    return of_cores
+    graph, plans = spread.graph, predict_together(of_samples(spread.plans[0]))
+    external = {name: tuple(own.external[name] for own in plans) for name in (*graph.inputs, *graph.outputs)}
+    return Spread(graph, plans, external, spread.tried)

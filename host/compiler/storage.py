@@ -210,7 +210,8 @@ class Storage:
 
     def addresses_of(self, elements: Addresses) -> Addresses:
         """Where codes lie, int64[3, ...], of which each has a row, a column and a channel: int64[bytes]."""
-        return (self.origin + self.distance(elements)).reshape(-1)
+        distance = self.distance(elements)
+        return np.asarray(self.origin + distance, np.int64).reshape(-1)
 
     def distance(self, vector: tuple[int, int, int] | Addresses) -> int | Addresses:
         """Bytes to what is so many rows, columns and channels from an element that begins at a byte."""
@@ -229,9 +230,6 @@ def pieces(start: int, size: int, count: int, pitch: int) -> Addresses:
 
 
 # Residences: what lies in the feature memory, and how long.
-
-#: First and last layer, both included.
-Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import typing
 from pathlib import Path
 
 import lutterfly.host.compiler as compiler
+from lutterfly.host.compiler.network import Network
+from lutterfly.host.compiler.plan import Plan
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "compiler.md").read_text()
@@ -14,6 +17,29 @@ ROWS = re.findall(r"^\| (\w+) \| (`.+?`) \| .+ \|$", PAGE.split("| pass |")[1].s
 
 def test_the_table_has_every_pass_in_its_order() -> None:
     assert [name for name, _ in ROWS] == [step.name for step in compiler.PASSES]
+
+
+def test_every_pass_takes_what_the_ones_before_it_give() -> None:
+    """The phase of a plan, by the annotations of the passes."""
+    phase: type = Network
+    for step in compiler.PASSES:
+        hints = typing.get_type_hints(step.run)
+        given = hints.pop("return")
+        (taken,) = hints.values()
+        assert issubclass(phase, taken), step.name
+        assert issubclass(given, phase), step.name
+        phase = given
+    assert phase is Plan
+
+
+def test_no_phase_can_be_changed() -> None:
+    for phase in Plan.__mro__[:-1]:
+        assert phase.__dataclass_params__.frozen, phase.__name__
+
+
+def test_the_page_names_every_phase_in_its_order() -> None:
+    names = re.findall(r"^\| `(\w+)` \|", PAGE.split("| phase |")[1].split("\n\n")[0], re.MULTILINE)
+    assert names == [phase.__name__ for phase in reversed(Plan.__mro__[:-1])]
 
 
 def test_the_files_of_the_table_exist() -> None:

@@ -16,7 +16,7 @@ from lutterfly.golden.program.outline import Tried
 from lutterfly.host.compiler import CompileError, plan_graph, search, spread_graph
 from lutterfly.host.compiler.passes import rewritten
 from lutterfly.host.compiler.plan import Spread
-from lutterfly.host.compiler.search import Candidate, candidates, fastest
+from lutterfly.host.compiler.search import Begun, Candidate, candidates, fastest
 from lutterfly.host.graph import Graph
 from lutterfly.host.program import SpreadBy
 
@@ -90,20 +90,20 @@ def takes(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[bool, bool], int | Comp
     def all_of(_graph: Graph, config: Config, tried: Sequence[Tried], **_: bool) -> Iterator[Candidate]:
         yield from (Candidate(network, permuted, None, 0, wide) for permuted, wide in given)
 
-    def computing(candidate: Candidate) -> Spread:
+    def begun(candidate: Candidate) -> Begun:
         found = given[candidate.is_permuted, candidate.is_wide]
         if isinstance(found, CompileError):
             raise found
-        return compute(candidate)
+        return begin(candidate)
 
-    def finished(candidate: Candidate, spread: Spread) -> Spread:
-        spread = finish(candidate, spread)
-        spread.plans[0].predicted_cycles = given[candidate.is_permuted, candidate.is_wide]
-        return spread
+    def finished(candidate: Candidate, begun: Begun) -> Spread:
+        (plan,) = finish(candidate, begun).plans
+        cycles = given[candidate.is_permuted, candidate.is_wide]
+        return Spread.of_one(dataclasses.replace(plan, predicted_cycles=cycles))
 
-    network, compute, finish = rewritten(first_layer(), ARRAYS[0]), Candidate.computing, Candidate.finished
+    network, begin, finish = rewritten(first_layer(), ARRAYS[0]), Candidate.begun, Candidate.finished
     monkeypatch.setattr(search, "candidates", all_of)
-    monkeypatch.setattr(Candidate, "computing", computing)
+    monkeypatch.setattr(Candidate, "begun", begun)
     monkeypatch.setattr(Candidate, "finished", finished)
     return given
 

@@ -11,6 +11,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, EngineConfigs
 from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler.network import Network
 from lutterfly.host.compiler.passes import PASSES, run
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Convolution, Graph, Window
@@ -102,7 +103,7 @@ def without_zeros(graph: Graph) -> Graph:
 
 def planned(graph: Graph, config: Config, *, wide: bool = True) -> Plan:
     """What the passes make of a graph, with wide windows or without."""
-    return run(Plan(graph, config, given=graph, has_wide_windows=wide), PASSES)
+    return run(Network(graph, config, given=graph, has_wide_windows=wide), PASSES)
 
 
 def name_of(config: Config) -> str:

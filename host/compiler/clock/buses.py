@@ -7,7 +7,7 @@ import heapq
 import itertools
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -42,7 +42,7 @@ class Agenda:
 
     now: int = 0
     _heap: list[tuple[int, int, int, Process]] = field(default_factory=list)
-    _number: Iterable[int] = field(default_factory=itertools.count)
+    _number: Iterator[int] = field(default_factory=itertools.count)
 
     def start(self, process: Process, rank: int) -> None:
         """Begin a process; of those that are due at the same time the lowest rank goes first."""

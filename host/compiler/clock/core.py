@@ -478,7 +478,8 @@ class Queues:
             if index and (command.after or kind is not last or kind is Opcode.BARRIER):
                 # LOAD and FILL never work beside STORE, and nothing beside a BARRIER.
                 allowed = max(allowed, (yield from self.done[Queue.DMA].of(index - 1)) + OVERHEADS.turn)
-            unit = {Opcode.LOAD: self.load, Opcode.STORE: self.store}.get(kind)
+            units: dict[Opcode, LoadClock | StoreClock] = {Opcode.LOAD: self.load, Opcode.STORE: self.store}
+            unit = units.get(kind)
             if unit is not None:
                 allowed = max(allowed, (yield from unit.accepts()))
             before = max(before + command_cycles(self.config), allowed, arrival)

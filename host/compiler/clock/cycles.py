@@ -13,27 +13,30 @@ from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
 from ...graph import Layer
 from ...program import bus_beats
-from ..plan import Plan
+from ..network import Network
+from ..operation import Command
+from ..plan import Loaded, Plan, Scheduled
 from .buses import Agenda, Barriers, ReadBus, ReadMemory, SharedReads, SharedWrites, Turns
 from .core import Queues, Surroundings
 
 
-def predict(plan: Plan) -> Plan:
+def predict(plan: Scheduled) -> Plan:
     """Run the synchronised commands of a core that is alone against the clock, and say what every layer takes."""
-    predict_together([plan])
-    return plan
+    (predicted,) = predict_together([plan])
+    return predicted
 
 
-def predict_together(plans: Sequence[Plan]) -> None:
+def predict_together(plans: Sequence[Scheduled]) -> tuple[Plan, ...]:
     """Run the synchronised commands of all cores against the clock, and say what every layer takes."""
     first = _Served(tuple(_served_last(plan) for plan in plans))
     cores, served = _run(plans, first)
     if served != first:
         # Turns go on from run to run.
         cores, _ = _run(plans, served)
-    for plan, core in zip(plans, cores, strict=True):
-        plan.predicted_cycles = core.end + OVERHEADS.finish
-        plan.predictions = list(_predictions(plan, core))
+    return tuple(
+        Plan.of(plan, predictions=tuple(_predictions(plan, core)), predicted_cycles=core.end + OVERHEADS.finish)
+        for plan, core in zip(plans, cores, strict=True)
+    )
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class _Served:
     writes: int = 0
 
 
-def _run(plans: Sequence[Plan], before: _Served) -> tuple[list[Queues], _Served]:
+def _run(plans: Sequence[Scheduled], before: _Served) -> tuple[list[Queues], _Served]:
     """Run all cores at the same time, after a run that ended so; gives how this one ends as well."""
     agenda, cluster = Agenda(), plans[0].config.cluster
     barriers, memory = Barriers(agenda), ReadMemory()
@@ -70,12 +73,14 @@ def _run(plans: Sequence[Plan], before: _Served) -> tuple[list[Queues], _Served]
     return cores, _Served(rings, reads.last, writes.last)
 
 
-def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:
+def _predictions(plan: Scheduled, core: Queues) -> Iterator[LayerPrediction]:
     """Of every layer of a core that has run."""
-    compute, indices = core.compute, [[] for _ in plan.graph.layers]
+    compute = core.compute
+    indices: list[list[int]] = [[] for _ in plan.graph.layers]
+    of_layer: list[list[Command]] = [[] for _ in plan.graph.layers]
     for number, command in enumerate(plan.queue(Queue.COMPUTE)):
+        assert command.layer is not None, "every COMPUTE is of a layer"
         indices[command.layer].append(number)
-    of_layer = [[] for _ in plan.graph.layers]
     for command in plan.commands:
         if command.layer is not None:
             of_layer[command.layer].append(command)
@@ -107,14 +112,14 @@ def _predictions(plan: Plan, core: Queues) -> Iterator[LayerPrediction]:
         before = last
 
 
-def _served_last(plan: Plan) -> Queue:
+def _served_last(plan: Loaded) -> Queue:
     """The queue whose commands the prologue fetches last: its compute queue has END alone, which takes the second
     turn."""
     loads = sum(bool(image) for image in plan.images.values())
     return Queue.DMA if loads + 1 > commands_at_once(plan.config) else Queue.COMPUTE
 
 
-def _kind(plan: Plan, layer: Layer) -> str:
+def _kind(plan: Network, layer: Layer) -> str:
     """What a layer is, for people."""
     kind = plan.graph.kind_of(layer)
     return kind if layer.is_table or layer.table is None else f"{kind}, table"

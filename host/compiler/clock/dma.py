@@ -157,7 +157,8 @@ class StoreClock:
                 self.sent.add(begin)
             self.answered.add(answered)
             if ends is not None:
-                command, command.begin = ends
+                command, begun = ends
+                command.begin = begun
                 command.end = max(answered + OVERHEADS.store_finish, self.completed.last + 1)
                 self.completed.add(command.end)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -11,13 +12,13 @@ from ....golden.memories import LocalMemory
 from ....golden.units import Queue
 from ..layout.placement import plan_arenas
 from ..lower.operations import planned_lowering
-from ..network import CompileError
+from ..network import CompileError, Network
 from ..passes import COMPUTES, LAYOUTS, run
-from ..plan import Plan, Spread
+from ..plan import Computing, Divided, Executed, Scheduled
 from ..schedule.tokens import rehearse
 from ..storage import Addresses, pieces
 from .estimate import Estimate
-from .split import Parts, Split, local_graphs, parts_of
+from .split import Parts, Split, local_graphs, whole_on_one
 
 # Choice: ways to split the layers of a network among cores that promise the fewest cycles.
 
@@ -26,16 +27,22 @@ _RUNS = (1, 2, 3, 5, 8)
 _ROUNDS = 4
 
 
-def choose_parts(network: Plan, executed: Plan) -> list[list[Parts]]:
+def choose_parts(network: Network, executed: Executed) -> list[list[Parts]]:
     """Ways to split all layers, different ones, the most promising first; see :class:`.estimate.Estimate`."""
     estimate, found = Estimate(network, executed), {}
     for first in (Split.ROWS, Split.CHANNELS):
         splits = _improved(estimate, [_nearest(estimate, index, first) for index in range(len(network.graph.layers))])
         found[splits] = estimate.cycles(splits)
     return [
-        [estimate.parts(index, split) for index, split in enumerate(splits)]
+        [_possible(estimate, index, split) for index, split in enumerate(splits)]
         for splits in sorted(found, key=found.__getitem__)
     ]
+
+
+def _possible(estimate: Estimate, index: int, split: Split) -> Parts:
+    parts = estimate.parts(index, split)
+    assert parts is not None, "a split that a layer cannot have"
+    return parts
 
 
 def _nearest(estimate: Estimate, index: int, split: Split) -> Split:
@@ -71,13 +78,13 @@ def _changes(estimate: Estimate, splits: list[Split]) -> Iterator[list[Split]]:
 # Meetings: proof that no core waits for ever for another one, and that none reads what another one is yet to store.
 
 
-def check_meetings(plans: Sequence[Plan]) -> None:
+def check_meetings(plans: Sequence[Scheduled]) -> None:
     """All cores come to their end, see :func:`.tokens.rehearse`, and none reads what another one is yet to store."""
     rehearse(plans)
     check_arena(plans)
 
 
-def check_arena(plans: Sequence[Plan]) -> None:
+def check_arena(plans: Sequence[Scheduled]) -> None:
     """Where one core stores bytes that another one stores or loads, before or after, there is a barrier between both.
 
     All cores meet at every barrier, so what lies between two of them is an epoch, and what stands in one may happen in
@@ -103,7 +110,7 @@ def check_arena(plans: Sequence[Plan]) -> None:
             assert not meets.any(), f"core {core} loads what another one stores before barrier {epoch}"
 
 
-def _epochs(plan: Plan) -> Iterator[dict[Opcode, list[Addresses]]]:
+def _epochs(plan: Scheduled) -> Iterator[dict[Opcode, list[Addresses]]]:
     """What a core loads and stores of the tensors in the arena, from each barrier to the next."""
     epoch: dict[Opcode, list[Addresses]] = {Opcode.LOAD: [], Opcode.STORE: []}
     for command in plan.queue(Queue.DMA):
@@ -124,7 +131,7 @@ def _epochs(plan: Plan) -> Iterator[dict[Opcode, list[Addresses]]]:
     yield epoch
 
 
-def check_weights_known(network: Plan) -> None:
+def check_weights_known(network: Network) -> None:
     """Refuse a network of which one core would have to load as weights what others have computed.
 
     Raises
@@ -139,18 +146,18 @@ def check_weights_known(network: Plan) -> None:
             )
 
 
-def on_one(network: Plan) -> list[Parts]:
+def on_one(network: Network) -> list[Parts]:
     """All layers on the first core."""
-    graph, cores = network.graph, network.config.cores
-    return [parts_of(graph, layer, Split.ONE, cores, 1) for layer in graph.layers]
+    cores = network.config.cores
+    return [whole_on_one(network.graph, layer, cores) for layer in network.graph.layers]
 
 
-def plan_parts(network: Plan, parts: Sequence[Parts]) -> Spread:
-    """The plans of all cores, up to their COMPUTE commands.
+def plan_parts(network: Network, parts: Sequence[Parts]) -> tuple[tuple[Computing, ...], dict[str, int]]:
+    """The plans of all cores, up to their COMPUTE commands, and the addresses of the network's tensors in the arena.
 
     Parameters
     ----------
-    network : Plan
+    network : Network
         Rewritten, of layers that :func:`check_weights_known` accepts.
     parts : sequence of Parts
         Of each of its layers.
@@ -160,29 +167,22 @@ def plan_parts(network: Plan, parts: Sequence[Parts]) -> Spread:
     CompileError
         If a part does not fit the configuration.
     """
-    graph, plans = network.graph, [run(plan, LAYOUTS) for plan in local_plans(network, parts)]
-    external = plan_arenas(plans, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
-    end = plans[0].streamed_address
-    for core, plan in enumerate(plans):
-        plan.streamed_address = end
-        plans[core] = run(plan, COMPUTES)
-        end += len(plans[core].streamed)
-    return Spread(graph, plans, {name: (address,) for name, address in external.items()})
-
-
-def local_plans(network: Plan, parts: Sequence[Parts]) -> list[Plan]:
-    """What each core has of the network, for the passes to work on."""
     graph = network.graph
-    alike = [layer for layer in graph.layers if planned_lowering(network, layer).has_one_pitch]
+    divided: list[Divided] = [run(own, LAYOUTS) for own in local_networks(network, parts)]
+    addressed, external = plan_arenas(divided, [graph.tensors[name] for name in (*graph.inputs, *graph.outputs)])
+    plans: list[Computing] = []
+    for plan in addressed:
+        end = plans[-1].streamed_address + len(plans[-1].streamed) if plans else plan.streamed_address
+        plans.append(run(dataclasses.replace(plan, streamed_address=end), COMPUTES))
+    return tuple(plans), external
+
+
+def local_networks(network: Network, parts: Sequence[Parts]) -> list[Network]:
+    """What each core has of the network, for the passes to work on."""
+    alike = [layer for layer in network.graph.layers if planned_lowering(network, layer).has_one_pitch]
     return [
-        Plan(
-            local.graph,
-            network.config,
-            given=network.given,
-            views=local.views,
-            excerpts=local.excerpts,
-            exchanges=local.exchanges,
-            has_wide_windows=network.has_wide_windows,
+        dataclasses.replace(
+            network, graph=local.graph, views=local.views, excerpts=local.excerpts, exchanges=local.exchanges
         )
-        for local in local_graphs(graph, parts, alike)
+        for local in local_graphs(network.graph, parts, alike)
     ]

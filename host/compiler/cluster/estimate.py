@@ -14,9 +14,9 @@ from ....golden.memories import LocalMemory
 from ....golden.timing.latencies import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ...graph import Tensor
-from ..network import Region
+from ..network import Network, Region
 from ..operation import Operation
-from ..plan import Plan
+from ..plan import Executed
 from .split import Parts, Split, part_of, parts_of
 
 #: Cycles from the end of a layer to the begin of the next, where they exchange something, beside what that takes on the
@@ -36,10 +36,10 @@ class Estimate:
 
     Parameters
     ----------
-    network : Plan
+    network : Network
         The whole network, all layers of it.
-    executed : Plan
-        The same as one core would execute it, with operations: without layers that copy nothing.
+    executed : Executed
+        The same as one core would execute it: without layers that copy nothing.
 
     Attributes
     ----------
@@ -48,12 +48,14 @@ class Estimate:
         so.
     """
 
-    def __init__(self, network: Plan, executed: Plan):
+    def __init__(self, network: Network, executed: Executed):
         self.graph, self.config = network.graph, network.config
         self.cores = range(self.config.cores)
         self.beat = self.config.axi.data_bytes
         # The same is asked for of many splits.
-        self.parts, self._needed, self._computing = map(functools.cache, (self._parts, self._read, self._computed))
+        self.parts: Callable[[int, Split], Parts | None] = functools.cache(self._parts)
+        self._needed: Callable[[int, Split, int], list[Region]] = functools.cache(self._read)
+        self._computing: Callable[[int, Split], int] = functools.cache(self._computed)
         operations = {operation.layer.output: operation for operation in executed.operations}
         self.operations = [operations.get(layer.output) for layer in self.graph.layers]
         self.units = [self._unit(operation) for operation in self.operations]

@@ -13,7 +13,7 @@ from ....golden.memories import LocalMemory
 from ...graph import Graph, Layer, Place, Tensor, Views, own_name
 from ..network import Excerpt, Exchange, Region
 from ..operation import Command
-from ..plan import Plan, Spread
+from ..plan import Plan, Scheduled
 
 
 class Split(enum.Enum):
@@ -41,9 +41,9 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
     unit : int
         Channels that stay together.
     """
-    whole = Excerpt.all_of(graph.tensors[layer.output]).region
     if split is Split.ONE:
-        return (whole, *(None,) * (cores - 1))
+        return whole_on_one(graph, layer, cores)
+    whole = Excerpt.all_of(graph.tensors[layer.output]).region
     if split is Split.ROWS:
         # Rows that have the same window stay together.
         shares = evenly(len(whole.rows), cores, layer.window.up[0])
@@ -54,6 +54,11 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
         ]
     possible = all(part is None or part_of(graph, layer, part) is not None for part in parts)
     return tuple(parts) if possible and parts[1] is not None else None
+
+
+def whole_on_one(graph: Graph, layer: Layer, cores: int) -> Parts:
+    """All of a layer's output on the first core."""
+    return (Excerpt.all_of(graph.tensors[layer.output]).region, *(None,) * (cores - 1))
 
 
 def split_of(parts: Parts) -> Split:
@@ -72,7 +77,7 @@ def evenly(count: int, cores: int, unit: int = 1) -> list[range]:
     return [range(start, stop) for start, stop in itertools.pairwise(edges)]
 
 
-def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] | None:
+def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, list[Region]] | None:
     """The layer that computes some of a layer's output, and the region that it needs of each input.
 
     None where the layer cannot be taken apart so, or where the part is computed of nothing but padding.
@@ -99,7 +104,7 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, Region] 
     return layer, needed
 
 
-def _edges(region: Region, tensor) -> list[int]:
+def _edges(region: Region, tensor: Tensor) -> list[int]:
     """Channels at which a region begins, or ends before the tensor does."""
     return [edge for edge in (region.channels.start, region.channels.stop) if edge < tensor.shape[2]]
 
@@ -180,17 +185,22 @@ class _Core:
 
     def __init__(self, graph: Graph, core: int, computed: dict[str, Parts], alike: Iterable[Layer], names: _Names):
         self.graph, self.names = graph, names
-        self.own = {name: parts[core] for name, parts in computed.items() if parts[core]}
+        self.own = {name: own for name, parts in computed.items() if (own := parts[core])}
         #: The layers that the core has a part of, and the region of each input.
         self.layers: list[tuple[Layer, list[Region]]] = []
         self.reads: dict[str, list[Region]] = {}
         for layer in graph.layers:
             if layer.output in self.own:
-                part, needed = part_of(graph, layer, self.own[layer.output])
+                found = part_of(graph, layer, self.own[layer.output])
+                assert found is not None, "a part that a layer cannot be split into"
+                part, needed = found
                 self.layers.append((part, needed))
                 for name, region in zip(layer.inputs, needed, strict=True):
                     self.reads.setdefault(name, []).append(region)
         self.whole = {name: functools.reduce(Region.join, self._regions(name)) for name in {**self.reads, **self.own}}
+        self.tensors: dict[str, Tensor] = {}
+        self.excerpts: dict[str, Excerpt] = {}
+        self.views: dict[str, Place] = {}
         self._level([layer.inputs for layer in alike if layer.output in self.own])
 
     def _regions(self, name: str) -> list[Region]:
@@ -220,7 +230,7 @@ class _Core:
 
     def local(self, exchanges: dict[str, Exchange]) -> Local:
         """The core's part of the network."""
-        graph, self.tensors, self.excerpts, self.views = self.graph, {}, {}, {}
+        graph = self.graph
         for name, whole in self.whole.items():
             root = self._add(name, whole)
             for region in self._regions(name):
@@ -231,8 +241,8 @@ class _Core:
         for layer, needed in self.layers:
             if layer.inner != layer.output:
                 self._put(layer.inner, graph.tensors[layer.inner], self.own[layer.output])
-            inputs = tuple(self._name(name, region) for name, region in zip(layer.inputs, needed, strict=True))
-            layers.append(dataclasses.replace(layer, inputs=inputs))
+            names = tuple(self._name(name, region) for name, region in zip(layer.inputs, needed, strict=True))
+            layers.append(dataclasses.replace(layer, inputs=names))
         inputs = [self._name(name, self.whole[name]) for name in graph.inputs if name in self.whole]
         outputs = [name for name in graph.outputs if name in self.own]
         local = dataclasses.replace(graph, tensors=self.tensors, layers=layers, inputs=inputs, outputs=outputs)
@@ -261,21 +271,19 @@ class _Core:
 # By sample: every core has samples of its own, and all the weights.
 
 
-def spread_by_sample(plan: Plan) -> Spread:
+def of_samples(plan: Plan) -> list[Scheduled]:
     """The same plan for every core, with tensors in places of its own in the arena; constants are there once.
 
     Parameters
     ----------
     plan : Plan
-        Of one core, with its commands.
+        Of one core.
     """
     cores = plan.config.cores
-    plans = [_moved(plan, number, cores) for number in range(cores)]
-    ends = (*plan.graph.inputs, *plan.graph.outputs)
-    return Spread(plan.graph, plans, {name: tuple(own.external[name] for own in plans) for name in ends})
+    return [_moved(plan, number, cores) for number in range(cores)]
 
 
-def _moved(plan: Plan, number: int, cores: int) -> Plan:
+def _moved(plan: Plan, number: int, cores: int) -> Scheduled:
     """The plan of one of the cores: tensors of all cores lie one after the other, then what is streamed."""
     tensors, streamed = number * plan.external_bytes, (cores - 1) * plan.external_bytes
     moved = {command: _copy(command, tensors, streamed, plan.external_bytes) for command in plan.commands}
@@ -284,13 +292,12 @@ def _moved(plan: Plan, number: int, cores: int) -> Plan:
         external={name: address + tensors for name, address in plan.external.items()},
         external_bytes=cores * plan.external_bytes,
         streamed_address=plan.streamed_address + streamed,
-        arrivals=[
+        arrivals=tuple(
             dataclasses.replace(arrival, external=arrival.external + (tensors if arrival.tensor else streamed))
             for arrival in plan.arrivals
-        ],
-        computes=[[moved[command] for command in of_job] for of_job in plan.computes],
-        commands=list(moved.values()),
-        predictions=[],
+        ),
+        computes=tuple([moved[command] for command in of_job] for of_job in plan.computes),
+        commands=tuple(moved.values()),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 
@@ -20,43 +20,44 @@ from ....golden.timing.latencies import run_cycles
 from ...graph import Layer, Reach, Tensor, Views, Window
 from ..lower.copy import copies
 from ..lower.operations import find_lowering, make_operation, planned_lowering
+from ..network import Network
 from ..operation import Operation
-from ..plan import Plan
+from ..plan import LaidOut
 from ..storage import Fold, Storage
 from .cuts import row_groups
 from .placement import extent, lifetimes, place
 
 
-def _reach_of(plan: Plan, layer: Layer, place: int) -> Reach:
+def _reach_of(plan: Network, layer: Layer, place: int) -> Reach:
     """How far a layer reads beyond one of its inputs."""
     if not planned_lowering(plan, layer).reads_border:
         return Reach()
     return layer.window_of(place).reach(*plan.graph.tensors[layer.fetched[place]].shape[:2])
 
 
-def plan_borders(plan: Plan) -> Plan:
+def plan_borders(plan: Network) -> LaidOut:
     """Choose the layout of every tensor that lies in the feature memory."""
-    tensors, inputs = plan.graph.tensors, _inputs(plan)
+    tensors, inputs, storages = plan.graph.tensors, _inputs(plan), dict[str, Storage]()
     for name in plan.roots:
         height, width, channels = tensors[name].shape
         readers = [layer for layer, _ in inputs[name]]
         # A view that does not begin where the tensor does has no border there that is read.
         reaches = [_reach_of(plan, layer, place) for layer, place in inputs[name]]
-        sides = {
-            side: max((getattr(need, side) for need in reaches), default=0)
-            for side in ("top", "left", "bottom", "right")
-        }
+        top, left, bottom, right = (
+            max((getattr(need, side) for need in reaches), default=0) for side in ("top", "left", "bottom", "right")
+        )
         # Two kernel rows must never read the same byte with two weights: no window may be wider than the row pitch.
         widest = max((layer.window.extent[1] for layer in readers), default=0)
-        gap = max(sides["left"], sides["right"], widest - width)
+        gap = max(left, right, widest - width)
         value = border_byte(tensors[name], readers)
-        plan.storages[name] = Storage(height, width, channels, **sides, gap=gap, value=value, bits=tensors[name].bits)
-    _align_operands(plan)
-    place_views(plan)
-    return plan
+        storages[name] = Storage(
+            height, width, channels, top, left, bottom, right, gap=gap, value=value, bits=tensors[name].bits
+        )
+    _align_operands(plan, storages)
+    return LaidOut.of(plan, storages=with_views(plan, storages))
 
 
-def _inputs(plan: Plan) -> defaultdict[str, list[tuple[Layer, int]]]:
+def _inputs(plan: Network) -> defaultdict[str, list[tuple[Layer, int]]]:
     """Of each tensor that is no view: the layers that read it or a view of it, and as which of their inputs."""
     found = defaultdict(list)
     for layer in plan.graph.layers:
@@ -73,14 +74,14 @@ def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
     return -1 if wanted == {1} else 0
 
 
-def place_views(plan: Plan) -> None:
-    """Let every view lie in its tensor."""
-    for name in plan.views:
-        place = plan.place_of(name)
-        plan.storages[name] = plan.storages[place.tensor].view(place, plan.graph.tensors[name].shape)
+def with_views(plan: Network, storages: Mapping[str, Storage]) -> dict[str, Storage]:
+    """The storages of tensors that are no views, and where every view lies in its tensor."""
+    places = {name: plan.place_of(name) for name in plan.views}
+    views = {name: storages[place.tensor].view(place, plan.graph.tensors[name].shape) for name, place in places.items()}
+    return {**storages, **views}
 
 
-def _align_operands(plan: Plan) -> None:
+def _align_operands(plan: Network, storages: dict[str, Storage]) -> None:
     """Give inputs that one pitch leads through rows that are equally far apart."""
     operands = [
         [*map(plan.root, layer.fetched)] for layer in plan.graph.layers if planned_lowering(plan, layer).has_one_pitch
@@ -88,15 +89,15 @@ def _align_operands(plan: Plan) -> None:
     while True:
         changed = False
         for names in operands:
-            gap = max(plan.storages[name].gap for name in names)
+            gap = max(storages[name].gap for name in names)
             for name in names:
-                changed |= plan.storages[name].gap < gap
-                plan.storages[name] = dataclasses.replace(plan.storages[name], gap=gap)
+                changed |= storages[name].gap < gap
+                storages[name] = dataclasses.replace(storages[name], gap=gap)
         if not changed:
             return
 
 
-def check_borders(plan: Plan) -> None:
+def check_borders(plan: LaidOut) -> None:
     """Every window lies within its input's storage."""
     for layer in plan.graph.layers:
         storage, shape = plan.storages[layer.input], plan.graph.tensors[layer.input].shape
@@ -150,11 +151,11 @@ def load_estimate(storage: Storage, source: Tensor, config: Config) -> int:
     beat = config.axi.data_bytes
     if storage.fold is None:
         return height * math.ceil(source.row_bytes / beat) if storage.gap else math.ceil(source.size_bytes / beat)
-    loaded = np.count_nonzero(source_rows(storage, height) >= 0)
+    loaded = int(np.count_nonzero(source_rows(storage, height) >= 0))
     return loaded * max(width * math.ceil(source.pixel_bytes / beat), run_cycles(config, source.row_bytes))
 
 
-def head_start(plan: Plan, operation: Operation) -> int:
+def head_start(plan: LaidOut, operation: Operation) -> int:
     """Cycles by which the first layer is done sooner if it begins while its input arrives; of other layers none.
 
     It cannot where it has constants that are loaded in every inference: each group of rows would load them again.
@@ -168,7 +169,7 @@ def head_start(plan: Plan, operation: Operation) -> int:
     return max(loading + operation.cycles(height, width, range(operation.tiles)) - int(done), 0)
 
 
-def fold_choices(plan: Plan, name: str) -> list[Storage]:
+def fold_choices(plan: LaidOut, name: str) -> list[Storage]:
     """Layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
     if name not in plan.graph.inputs or name in plan.graph.outputs:
         return []
@@ -193,61 +194,55 @@ def fold_choices(plan: Plan, name: str) -> list[Storage]:
     return sorted(choices, key=cost)
 
 
-def plan_folds(plan: Plan) -> Plan:
+def plan_folds(plan: LaidOut) -> LaidOut:
     """Fold each input in height as far as its layer is done sooner for it, and as the memory holds it."""
-    spans = lifetimes(plan)
     for name in plan.graph.inputs:
-        plain = plan.storages[name]
-        for choice in fold_choices(plan, name):
-            plan.storages[name] = choice
-            sizes = {other: plan.storages[other].size_bytes for other in spans}
-            if extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes:
-                break
-        else:
-            plan.storages[name] = plain
+        folded = (
+            dataclasses.replace(plan, storages={**plan.storages, name: choice}) for choice in fold_choices(plan, name)
+        )
+        plan = next(filter(_fits, folded), plan)
     return plan
 
 
 # Views: channels that are put side by side are written side by side, and channels that are taken apart are read so.
 
 
-def plan_views(plan: Plan) -> Plan:
+def plan_views(plan: Network) -> Network:
     """Choose which tensors are views of others, and leave out the layers that have nothing to copy then.
 
     A copy is kept where a view would cost more cycles than the copy (a convolution reads more words where the pixels
     lie further apart) or more memory than there is, where both operands of an addition must lie alike, and for inputs
     and outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
     """
-    plan = _trial(plan, {})
-    assert plan.storages or not plan.roots, "views that the plan began with are not possible"
-    cycles = _cycles(plan)
-    if _fits(plan):
+    best = _trial(plan, {})
+    assert best is not None, "views that the plan began with are not possible"
+    cycles = _cycles(best)
+    if _fits(best):
         # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
-        for layer in reversed(plan.graph.layers):
-            for more in layer.view_choices(plan.graph.layers, plan.graph.tensors, plan.place_of):
-                if more.keys() <= plan.views.keys():
+        for layer in reversed(best.graph.layers):
+            for more in layer.view_choices(best.graph.layers, best.graph.tensors, best.place_of):
+                if more.keys() <= best.views.keys():
                     continue
-                trial = _trial(plan, more)
-                if not trial.storages or not _fits(trial):
+                trial = _trial(best, more)
+                if trial is None or not _fits(trial):
                     continue
-                found = _cycles(trial, plan, cycles)
+                found = _cycles(trial, best, cycles)
                 if _cost(found) <= _cost(cycles):
-                    plan, cycles = trial, found
-    layers = [layer for layer in plan.graph.layers if not layer.is_copy or copies(plan, layer)]
-    return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers), storages={})
+                    best, cycles = trial, found
+    layers = [layer for layer in plan.graph.layers if not layer.is_copy or copies(best, layer)]
+    return dataclasses.replace(plan, views=best.views, graph=dataclasses.replace(plan.graph, layers=layers))
 
 
-def _trial(plan: Plan, more: Views) -> Plan:
-    """The same plan with more views, and with storages if these are possible."""
-    trial = dataclasses.replace(plan, views=more | plan.views, storages={})
-    if _is_sound(trial, more.keys() - plan.views.keys()):
-        plan_borders(trial)
-        if not _lie_alike(trial):
-            trial.storages = {}
-    return trial
+def _trial(plan: Network, more: Views) -> LaidOut | None:
+    """The same plan with more views, if these are possible."""
+    trial = dataclasses.replace(plan, views=more | plan.views)
+    if not _is_sound(trial, more.keys() - plan.views.keys()):
+        return None
+    laid_out = plan_borders(trial)
+    return laid_out if _lie_alike(laid_out) else None
 
 
-def _is_sound(plan: Plan, chosen: Set[str]) -> bool:
+def _is_sound(plan: Network, chosen: Set[str]) -> bool:
     """Whether every view leads to a tensor that is none, in whose border the same code is, and none is ``chosen`` that
     the DMA moves."""
     graph = plan.graph
@@ -266,7 +261,7 @@ def _is_sound(plan: Plan, chosen: Set[str]) -> bool:
     return True
 
 
-def _lie_alike(plan: Plan) -> bool:
+def _lie_alike(plan: LaidOut) -> bool:
     """Whether inputs that one pitch leads through have their pixels equally far apart."""
     operands = (
         [plan.storages[name].pixel_pitch for name in layer.fetched]
@@ -276,7 +271,7 @@ def _lie_alike(plan: Plan) -> bool:
     return all(len(set(pitches)) == 1 for pitches in operands)
 
 
-def _fits(plan: Plan) -> bool:
+def _fits(plan: LaidOut) -> bool:
     spans = lifetimes(plan)
     sizes = {name: plan.storages[name].size_bytes for name in spans}
     return extent(place(spans, sizes, plan.config.array.lanes), sizes) <= plan.config.memory.feature_bytes
@@ -287,7 +282,7 @@ def _cost(cycles: list[float]) -> tuple[int, float]:
     return cycles.count(math.inf), sum(count for count in cycles if count < math.inf)
 
 
-def _cycles(plan: Plan, before: Plan | None = None, known: list[float] | None = None) -> list[float]:
+def _cycles(plan: LaidOut, before: LaidOut | None = None, known: Sequence[float] = ()) -> list[float]:
     """Array cycles of each layer; ``known`` are those of the plan ``before``, where nothing has changed.
 
     Infinitely many where an engine is missing: what is to be copied may yet become a view.

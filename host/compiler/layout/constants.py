@@ -19,7 +19,7 @@ from ....golden.memories import LocalMemory, constant_memories
 from ....golden.timing.overheads import OVERHEADS
 from ..network import CompileError
 from ..operation import Job, Stored
-from ..plan import Plan
+from ..plan import Addressed, Loaded, Placed, Segmented
 from ..storage import NO_ADDRESSES, Addresses, Arrival, Segment, capacity, list_share, unit_bytes, unit_numbers
 from .borders import head_start
 from .cuts import Geometry, ranges
@@ -58,7 +58,7 @@ class Item:
         return self.loads * self.load
 
 
-def plan_segments(plan: Plan) -> Plan:
+def plan_segments(plan: Placed) -> Segmented:
     """Choose what is streamed of the weights and of the parameters.
 
     Raises
@@ -66,11 +66,10 @@ def plan_segments(plan: Plan) -> Plan:
     CompileError
         If one tile's exceed their memory, beside those that all tiles of a layer share.
     """
-    for memory in TILED:
-        plan.segments[memory] = _segments(plan, memory)
-    plan.segments[LocalMemory.LIST] = _apart(plan, LocalMemory.LIST, list_share(plan.config))
-    plan.segments[LocalMemory.TABLE] = _apart(plan, LocalMemory.TABLE, 1)
-    return plan
+    segments = {memory: _segments(plan, memory) for memory in TILED}
+    segments[LocalMemory.LIST] = _apart(plan, LocalMemory.LIST, list_share(plan.config))
+    segments[LocalMemory.TABLE] = _apart(plan, LocalMemory.TABLE, 1)
+    return Segmented.of(plan, segments=segments)
 
 
 def choose_streamed(items: Sequence[Item], excess: int) -> tuple[list[bool], float]:
@@ -111,7 +110,7 @@ def load_cycles(config: Config, memory: LocalMemory, units: int) -> int:
     return -(-units * unit_bytes(config, memory) // config.axi.data_bytes) + OVERHEADS.read_latency
 
 
-def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
+def _segments(plan: Placed, memory: LocalMemory) -> dict[int, list[Segment]]:
     tile_units, room = _tile_units(plan, memory), capacity(plan.config, memory)
     stored = {index for index in tile_units if plan.operations[index].constants[memory].is_stored}
     whole = {index: [Segment(range(plan.operations[index].tiles), index in stored)] for index in tile_units}
@@ -166,7 +165,7 @@ def _segments(plan: Plan, memory: LocalMemory) -> dict[int, list[Segment]]:
     return best
 
 
-def _apart(plan: Plan, memory: LocalMemory, most: int) -> dict[int, list[Segment]]:
+def _apart(plan: Placed, memory: LocalMemory, most: int) -> dict[int, list[Segment]]:
     """What lies tile by tile, in pieces of ``most`` units: which of them come and go is chosen later."""
     return {
         index: [Segment(tiles, is_streamed=False) for tiles in _pieces(plan, index, units, most)]
@@ -174,7 +173,7 @@ def _apart(plan: Plan, memory: LocalMemory, most: int) -> dict[int, list[Segment
     }
 
 
-def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, list[int]]:
+def _tile_units(plan: Placed, memory: LocalMemory) -> dict[int, list[int]]:
     """Units of each tile, for the layers that have any of their own."""
     return {
         operation.index: [size // unit_bytes(plan.config, memory) for size in operation.constants[memory].tile_bytes]
@@ -183,7 +182,7 @@ def _tile_units(plan: Plan, memory: LocalMemory) -> dict[int, list[int]]:
     }
 
 
-def _pieces(plan: Plan, index: int, units: Sequence[int], most: int) -> list[range]:
+def _pieces(plan: Placed, index: int, units: Sequence[int], most: int) -> list[range]:
     """The tiles of a layer in pieces of ``most`` units, or of one tile, none of them in two blocks of its cut."""
     block = plan.cuts[index][0].tiles if index in plan.cuts else len(units)
     found = []
@@ -198,7 +197,7 @@ def _pieces(plan: Plan, index: int, units: Sequence[int], most: int) -> list[ran
     return found
 
 
-def _item(plan: Plan, memory: LocalMemory, index: int, tiles: range, units: Sequence[int], pieces: int) -> Item:
+def _item(plan: Placed, memory: LocalMemory, index: int, tiles: range, units: Sequence[int], pieces: int) -> Item:
     operation = plan.operations[index]
     height, width, _ = plan.graph.tensors[operation.layer.output].shape
     parts = 1
@@ -232,12 +231,12 @@ def _merged(pieces: dict[int, list[range]], streamed: set[tuple[int, range]]) ->
     return segments
 
 
-def segment_of(plan: Plan, memory: LocalMemory, job: Job) -> Segment:
+def segment_of(plan: Segmented, memory: LocalMemory, job: Job) -> Segment:
     """The segment that has a job's tiles."""
     return next(segment for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
 
 
-def split(plan: Plan, index: int, tiles: range) -> Iterator[range]:
+def split(plan: Segmented, index: int, tiles: range) -> Iterator[range]:
     """``tiles`` of a layer in ranges, none of them in two segments."""
     edges = {tiles.start, tiles.stop}
     for segments in plan.segments.values():
@@ -258,7 +257,7 @@ class _Piece:
     is_streamed: bool
 
 
-def place_constants(plan: Plan) -> Plan:
+def place_constants(plan: Addressed) -> Loaded:
     """Put the constants of all jobs into their memories, equal ones once, and tell every job where they are.
 
     Raises
@@ -266,31 +265,33 @@ def place_constants(plan: Plan) -> Plan:
     CompileError
         If what one job needs exceeds a memory.
     """
-    plan.images, plan.arrivals = {}, []
-    pieces = {memory: _pieces_of_jobs(plan, memory) for memory in constant_memories(plan.config)}
-    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in constant_memories(plan.config)}
-    for memory, addresses in residents.items():
-        plan.images[memory] = b"".join(addresses)
+    memories = constant_memories(plan.config)
+    pieces = {memory: _pieces_of_jobs(plan, memory) for memory in memories}
+    residents = {memory: _residents(plan, memory, pieces[memory]) for memory in memories}
+    images = {memory: b"".join(map(_known, residents[memory])) for memory in memories}
     places: list[dict[LocalMemory, int]] = [{} for _ in plan.jobs]
-    streamed: list[list[Addresses]] = [[NO_ADDRESSES] for _ in plan.jobs]
-    for memory in constant_memories(plan.config):
-        ring = _Ring(plan, memory, plan.streamed_address + len(plan.streamed))
+    read: list[list[Addresses]] = [[NO_ADDRESSES] for _ in plan.jobs]
+    arrivals: list[Arrival] = []
+    streamed = b""
+    for memory in memories:
+        ring = _Ring(plan, memory, len(images[memory]), plan.streamed_address + len(streamed))
         for number, piece in pieces[memory].items():
             start = residents[memory].get(piece.image)
             if start is None:
                 start = ring.take(number, piece.image)
                 size = len(piece.image) // unit_bytes(plan.config, memory)
-                streamed[number].append(unit_numbers(plan.config, memory, start, size))
+                read[number].append(unit_numbers(plan.config, memory, start, size))
             places[number][memory] = piece.offset + start
-        plan.streamed += ring.images
-    plan.jobs = [
-        dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(read))
-        for job, addresses, read in zip(plan.jobs, places, streamed, strict=True)
-    ]
-    return plan
+        streamed += ring.images
+        arrivals += ring.arrivals
+    jobs = (
+        dataclasses.replace(job, addresses=addresses, streamed=np.concatenate(units))
+        for job, addresses, units in zip(plan.jobs, places, read, strict=True)
+    )
+    return Loaded.of(plan, jobs=tuple(jobs), images=images, arrivals=tuple(arrivals), streamed=streamed)
 
 
-def check_constants(plan: Plan) -> None:
+def check_constants(plan: Loaded) -> None:
     """What stays and what comes and goes do not overlap, and both fit their memories."""
     for memory, image in plan.images.items():
         first = len(image) // unit_bytes(plan.config, memory)
@@ -302,7 +303,12 @@ def check_constants(plan: Plan) -> None:
                 assert arrival.release < arrival.deadline, memory.name
 
 
-def _pieces_of_jobs(plan: Plan, memory: LocalMemory) -> dict[int, _Piece]:
+def _known(image: bytes | Stored) -> bytes:
+    assert isinstance(image, bytes), "what is known at run time only does not stay"
+    return image
+
+
+def _pieces_of_jobs(plan: Addressed, memory: LocalMemory) -> dict[int, _Piece]:
     """What each job needs of a memory."""
     pieces, unit = {}, unit_bytes(plan.config, memory)
     parts: dict[tuple[int, range], bytes | Stored] = {}
@@ -324,7 +330,7 @@ def _pieces_of_jobs(plan: Plan, memory: LocalMemory) -> dict[int, _Piece]:
     return pieces
 
 
-def _residents(plan: Plan, memory: LocalMemory, pieces: dict[int, _Piece]) -> dict[bytes, int]:
+def _residents(plan: Addressed, memory: LocalMemory, pieces: dict[int, _Piece]) -> dict[bytes | Stored, int]:
     """The images that stay in a memory, each with its first unit, in the order of their first use."""
     unit, room = unit_bytes(plan.config, memory), capacity(plan.config, memory)
     images = dict.fromkeys(piece.image for piece in pieces.values() if not piece.is_streamed)
@@ -341,8 +347,8 @@ def _residents(plan: Plan, memory: LocalMemory, pieces: dict[int, _Piece]) -> di
 
 
 def _superfluous(
-    plan: Plan, memory: LocalMemory, pieces: dict[int, _Piece], sizes: dict[bytes, int]
-) -> Iterator[bytes]:
+    plan: Addressed, memory: LocalMemory, pieces: dict[int, _Piece], sizes: dict[bytes | Stored, int]
+) -> Iterator[bytes | Stored]:
     """The images of a memory that are streamed because not all of them fit."""
     room, most = capacity(plan.config, memory), max(sizes.values())
     if most > room:
@@ -353,7 +359,8 @@ def _superfluous(
             f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
             f"bytes of {memory.title}, the configuration has {plan.config.size_bytes(memory)}; choose {remedy}"
         )
-    loads, times, before = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0), None
+    loads, times = dict.fromkeys(sizes, 0), dict.fromkeys(sizes, 0)
+    before: bytes | Stored | None = None
     for number, piece in pieces.items():
         loads[piece.image] += piece.image is not before
         times[piece.image] += _cycles(plan, plan.jobs[number])
@@ -365,7 +372,7 @@ def _superfluous(
     return (image for image, is_chosen in zip(sizes, chosen, strict=True) if is_chosen)
 
 
-def _cycles(plan: Plan, job: Job) -> int:
+def _cycles(plan: Addressed, job: Job) -> int:
     return plan.operations[job.index].cycles(len(job.rows), len(job.columns), job.tiles)
 
 
@@ -374,9 +381,10 @@ class _Ring:
 
     Parameters
     ----------
-    plan : Plan
-        Its arrivals are added to.
+    plan : Addressed
     memory : LocalMemory
+    resident_bytes : int
+        What stays in the memory, from its start on.
     external : int
         Where the images lie in the arena.
 
@@ -384,17 +392,20 @@ class _Ring:
     ----------
     images : bytearray
         All that is streamed.
+    arrivals : list of Arrival
+        What is loaded in every inference.
     """
 
-    def __init__(self, plan: Plan, memory: LocalMemory, external: int):
+    def __init__(self, plan: Addressed, memory: LocalMemory, resident_bytes: int, external: int):
         self.plan = plan
         self.memory = memory
         self.external = external
         self.unit = unit_bytes(plan.config, memory)
-        self.start = len(plan.images[memory]) // self.unit
+        self.start = resident_bytes // self.unit
         self.end = capacity(plan.config, memory)
         self.next = self.start
         self.images = bytearray()
+        self.arrivals: list[Arrival] = []
         self._external: dict[bytes, int] = {}
         self._here: dict[bytes | Stored, range] = {}
         #: The last job that uses what each unit holds.
@@ -422,7 +433,7 @@ class _Ring:
         self._here[image] = place
         release = int(self._used[place.start : place.stop].max())
         tensor = image.tensor if isinstance(image, Stored) else None
-        self.plan.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job, tensor))
+        self.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job, tensor))
 
     def _address(self, image: bytes | Stored) -> int:
         """Where an image lies in the arena."""

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import itemgetter
 
@@ -15,9 +15,9 @@ from ....golden.timing.latencies import run_cycles, stored_run_cycles
 from ....golden.timing.overheads import OVERHEADS
 from ...graph import Layer, Window
 from ..lower.operations import planned_lowering
-from ..network import CompileError
+from ..network import CompileError, Network
 from ..operation import Cut, Operation, Stored
-from ..plan import Plan
+from ..plan import Executed
 from ..storage import Storage
 from .placement import Gap, fit
 
@@ -34,8 +34,7 @@ class Geometry:
 
     Parameters
     ----------
-    plan : Plan
-        With a layout for every tensor.
+    plan : Executed
     index : int
         Of the layer.
     cut : Cut
@@ -48,7 +47,7 @@ class Geometry:
         Of the output, in the parts.
     """
 
-    def __init__(self, plan: Plan, index: int, cut: Cut, partial: frozenset[str]):
+    def __init__(self, plan: Executed, index: int, cut: Cut, partial: frozenset[str]):
         self.layer: Layer = plan.graph.layers[index]
         self.output = plan.graph.tensors[self.layer.output]
         self.shape = self.output.shape
@@ -180,7 +179,7 @@ _TURN = 2 * OVERHEADS.read_latency
 _COMMAND = 16
 
 
-def smallest_cut(plan: Plan, index: int, partial: frozenset[str], room: int) -> Cut:
+def smallest_cut(plan: Executed, index: int, partial: frozenset[str], room: int) -> Cut:
     """Small parts for a layer.
 
     A row of the output with all channels and two buffers. Less of a row, if no more has room beside the tensors that
@@ -189,7 +188,7 @@ def smallest_cut(plan: Plan, index: int, partial: frozenset[str], room: int) -> 
 
     Parameters
     ----------
-    plan : Plan
+    plan : Executed
     index : int
         Of the layer.
     partial : frozenset of str
@@ -223,14 +222,14 @@ def smallest_cut(plan: Plan, index: int, partial: frozenset[str], room: int) -> 
     )
 
 
-def _need(plan: Plan, index: int, cut: Cut, partial: frozenset[str]) -> int:
+def _need(plan: Executed, index: int, cut: Cut, partial: frozenset[str]) -> int:
     """Bytes of all buffers."""
     lanes = plan.config.array.lanes
     buffers = Geometry(plan, index, cut, partial).buffers().values()
     return sum(-(-size // lanes) * lanes for sizes in buffers for size in sizes)
 
 
-def exceeds_weight_memory(plan: Plan) -> bool:
+def exceeds_weight_memory(plan: Executed) -> bool:
     """Whether the weights of all layers are more than their memory holds."""
     seen: set[bytes | Stored] = set()
     room = plan.config.memory.weight_bytes
@@ -246,13 +245,13 @@ def exceeds_weight_memory(plan: Plan) -> bool:
 
 
 def choose_cut(
-    plan: Plan, index: int, partial: frozenset[str], gaps: list[Gap], *, streamed: bool
+    plan: Executed, index: int, partial: frozenset[str], gaps: list[Gap], *, streamed: bool
 ) -> tuple[Cut, dict[str, tuple[int, ...]], float] | None:
     """The cut with which a layer takes the fewest cycles.
 
     Parameters
     ----------
-    plan : Plan
+    plan : Executed
     index : int
         Of the layer.
     partial : frozenset of str
@@ -283,7 +282,7 @@ def choose_cut(
     return None
 
 
-def _candidates(plan: Plan, index: int, *, streamed: bool) -> Iterator[Iterator[Cut]]:
+def _candidates(plan: Executed, index: int, *, streamed: bool) -> Iterator[Iterator[Cut]]:
     """Cuts worth a try, the ones that promise more first: the others only count where none of these fits."""
     height, width, _ = plan.graph.tensors[plan.graph.layers[index].output].shape
     tiles = _sizes(plan.operations[index].tiles)
@@ -305,7 +304,7 @@ def _sizes(count: int) -> list[int]:
     return sorted(few | {size for size in (1, 2, 3, 4, 6, 8) if size < count}, reverse=True)
 
 
-def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> float:
+def _estimate(plan: Executed, index: int, geometry: Geometry, *, streamed: bool) -> float:
     """Cycles of a layer, with loads and stores beside the array as far as there are two buffers."""
     config, cut, layer = plan.config, geometry.cut, geometry.layer
     parts, blocks = len(geometry.rows) * len(geometry.columns), len(geometry.tiles)
@@ -340,10 +339,10 @@ def _estimate(plan: Plan, index: int, geometry: Geometry, *, streamed: bool) -> 
         stays = size / blocks <= config.memory.weight_bytes / 8
         weights = size / beat * (1 if stays else parts)
     # All parts are counted as large as the first, and each tile as the mean of all: tiles may differ.
-    size, every = (len(geometry.rows[0]), len(geometry.columns[0])), range(geometry.operation.tiles)
+    rows, columns, every = len(geometry.rows[0]), len(geometry.columns[0]), range(geometry.operation.tiles)
     share = len(geometry.tiles[0]) / len(every)
-    computing = (geometry.operation.cycles(*size, every) * share + _COMMAND) * parts * blocks
-    reading = (geometry.operation.steps(*size, every) * share + _COMMAND) * parts * blocks
+    computing = (geometry.operation.cycles(rows, columns, every) * share + _COMMAND) * parts * blocks
+    reading = (geometry.operation.steps(rows, columns, every) * share + _COMMAND) * parts * blocks
     writing = geometry.output.size_bytes / config.array.columns
     turns = parts * blocks * _TURN * bool(loading and storing)
     # The other cores are likely to want as much of a bus that they share.
@@ -366,7 +365,7 @@ COMMAND_COST = 8
 MOST_GROUPS = 16
 
 
-def row_groups(plan: Plan, operation: Operation, input_cycles: int) -> tuple[float, tuple[int, ...]]:
+def row_groups(plan: Network, operation: Operation, input_cycles: int) -> tuple[float, tuple[int, ...]]:
     """Let the first layer, ``operation``, begin while its input, of so many cycles, arrives.
 
     Returns
@@ -393,7 +392,7 @@ def row_groups(plan: Plan, operation: Operation, input_cycles: int) -> tuple[flo
             computed = max(loaded, computed) + count * computing
         return computed + COMMAND_COST * len(groups)
 
-    candidates = [(rows,)]
+    candidates: list[tuple[int, ...]] = [(rows,)]
     if planned_lowering(plan, first).is_tile_inner and first.input in plan.graph.inputs:
         candidates = [groups for groups in _groupings(rows) if len(groups) <= MOST_GROUPS]
     return min(((cost(groups), groups) for groups in candidates), key=itemgetter(0))
@@ -402,7 +401,7 @@ def row_groups(plan: Plan, operation: Operation, input_cycles: int) -> tuple[flo
 @functools.cache
 def _groupings(rows: int) -> tuple[tuple[int, ...], ...]:
     """Ways to group output rows: in equal parts, and growing from a small first group."""
-    ways = [(rows,)]
+    ways: list[tuple[int, ...]] = [(rows,)]
     for size in sorted({1, 2} | {math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
         ways.append(_groups(rows, itertools.repeat(size)))
         for growth in (1.25, 1.5, 2.0):
@@ -410,8 +409,8 @@ def _groupings(rows: int) -> tuple[tuple[int, ...], ...]:
     return tuple(ways)
 
 
-def _groups(rows: int, sizes) -> tuple[int, ...]:
-    groups = []
+def _groups(rows: int, sizes: Iterable[int]) -> tuple[int, ...]:
+    groups: list[int] = []
     for size in sizes:
         if size >= rows:
             return (*groups, rows)

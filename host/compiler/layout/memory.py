@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..lower.operations import make_operation
-from ..plan import Plan
-from ..storage import Span
-from .borders import fold_choices, place_views
+from ..network import Span
+from ..operation import Cut, Operation
+from ..plan import Executed, LaidOut, Placed
+from .borders import fold_choices, with_views
 from .cuts import Geometry, choose_cut, exceeds_weight_memory, smallest_cut
 from .placement import free
 from .spilling import Spilling
 
+#: The parts of a layer, and the address of each buffer for the parts of each tensor.
+_Buffered = tuple[Cut, Mapping[str, tuple[int, ...]]]
 
-def plan_memory(plan: Plan) -> Plan:
+
+def plan_memory(plan: Executed) -> Placed:
     """Give every tensor its address, or spill it to external memory; choose the parts of layers that touch those.
 
     Raises
@@ -24,30 +28,29 @@ def plan_memory(plan: Plan) -> Plan:
     CompileError
         If one pixel of a layer, with what it is computed from, does not fit the memory.
     """
-    plan.spans, addresses = Spilling(plan).settle()
-    for name in plan.spans:
-        plan.storages[name] = dataclasses.replace(plan.storages[name], address=addresses[name])
-    place_views(plan)
+    spans, addresses = Spilling(plan).settle()
+    placed = {name: dataclasses.replace(plan.storages[name], address=addresses[name]) for name in spans}
+    plan = dataclasses.replace(plan, storages=with_views(plan, {**plan.storages, **placed}))
     minimal: list[dict[tuple[str, int], int]] = [{} for _ in plan.graph.layers]
     for key, address in addresses.items():
         if isinstance(key, tuple):
             minimal[key[0]][key[1:]] = address
-    whole = _whole(plan)
+    whole, cuts = _whole(plan, spans), dict[int, _Buffered]()
     for index, buffers in enumerate(minimal):
-        partial = plan.partial(index)
+        partial = plan.partial_with(spans, index)
         if partial:
-            _cut_layer(plan, index, partial, whole[index], buffers)
-    return plan
+            plan, cuts[index] = _cut_layer(plan, index, partial, whole[index], buffers)
+    return Placed.of(plan, spans=spans, cuts=cuts)
 
 
-def check_memory(plan: Plan) -> None:
+def check_memory(plan: Placed) -> None:
     """What is there at the same time does not overlap, and all lies within the memory.
 
     Where layers are cut, a tensor and its views are of one tensor of the network.
     """
     is_part = (plan.excerpt_of(name).tensor == plan.excerpt_of(plan.root(name)).tensor for name in plan.views)
     assert not plan.cuts or all(is_part)
-    for index, (layer, taken) in enumerate(zip(plan.graph.layers, _whole(plan), strict=True)):
+    for index, (layer, taken) in enumerate(zip(plan.graph.layers, _whole(plan, plan.spans), strict=True)):
         if index in plan.cuts:
             cut, buffers = plan.cuts[index]
             sizes = Geometry(plan, index, cut, plan.partial(index)).buffers()
@@ -62,10 +65,10 @@ def check_memory(plan: Plan) -> None:
         assert not taken or taken[-1][1] <= plan.config.memory.feature_bytes, layer.name
 
 
-def _whole(plan: Plan) -> list[list[Span]]:
+def _whole(plan: LaidOut, spans: Mapping[str, Span]) -> list[list[Span]]:
     """First byte, and the byte after the last, of each tensor that is whole in the memory while each layer runs."""
     found: list[list[Span]] = [[] for _ in plan.graph.layers]
-    for name, (first, last) in plan.spans.items():
+    for name, (first, last) in spans.items():
         storage = plan.storages[name]
         for of_layer in found[max(first, 0) : last + 1]:
             of_layer.append((storage.address, storage.address + storage.size_bytes))
@@ -73,28 +76,39 @@ def _whole(plan: Plan) -> list[list[Span]]:
 
 
 def _cut_layer(
-    plan: Plan, index: int, partial: frozenset[str], whole: list[Span], minimal: Mapping[tuple[str, int], int]
-) -> None:
+    plan: Executed, index: int, partial: frozenset[str], whole: list[Span], minimal: Mapping[tuple[str, int], int]
+) -> tuple[Executed, _Buffered]:
     """Choose the parts of a layer, and the fold of an input that it alone reads, beside what is ``whole``; ``minimal``
-    are buffers that fit."""
+    are buffers that fit. The plan has the layer's operation as its parts are."""
     memory = plan.config.memory.feature_bytes
     gaps = free(whole, memory)
     cut = smallest_cut(plan, index, partial, memory - sum(end - start for start, end in whole))
-    best = math.inf
     sizes = Geometry(plan, index, cut, partial).buffers()
-    plan.cuts[index] = cut, {name: tuple(minimal[name, number] for number in range(len(sizes[name]))) for name in sizes}
-    inputs = plan.graph.layers[index].fetched
-    folded = next((name for name in inputs if name in partial and fold_choices(plan, name)), None)
-    for storage in fold_choices(plan, folded) if folded else [None]:
-        kept = plan.storages.copy(), plan.operations[index]
-        if folded:
-            plan.storages[folded] = storage
-            plan.operations[index] = make_operation(plan, index)
-        choice = choose_cut(plan, index, partial, gaps, streamed=exceeds_weight_memory(plan))
+    buffers = {name: tuple(minimal[name, number] for number in range(len(sizes[name]))) for name in sizes}
+    best, found = math.inf, (plan, (cut, buffers))
+    for trial in _folded(plan, index, partial):
+        choice = choose_cut(trial, index, partial, gaps, streamed=exceeds_weight_memory(trial))
         if choice is not None and choice[2] < best:
-            *plan.cuts[index], best = choice
-        else:
-            plan.storages, plan.operations[index] = kept
-    geometry = Geometry(plan, index, plan.cuts[index][0], partial)
+            cut, buffers, best = choice
+            found = trial, (cut, buffers)
+    chosen, (cut, buffers) = found
+    geometry = Geometry(chosen, index, cut, partial)
     sources, target = geometry.storages_of(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
-    plan.operations[index] = make_operation(plan, index, sources, target)
+    return _with_operation(chosen, index, make_operation(chosen, index, sources, target)), (cut, buffers)
+
+
+def _folded(plan: Executed, index: int, partial: frozenset[str]) -> Iterator[Executed]:
+    """The plan with each layout of an input that the layer alone reads, folded or not; as it is where there is none."""
+    inputs = plan.graph.layers[index].fetched
+    name = next((name for name in inputs if name in partial and fold_choices(plan, name)), None)
+    if name is None:
+        yield plan
+        return
+    for storage in fold_choices(plan, name):
+        folded = dataclasses.replace(plan, storages={**plan.storages, name: storage})
+        yield _with_operation(folded, index, make_operation(folded, index))
+
+
+def _with_operation(plan: Executed, index: int, operation: Operation) -> Executed:
+    operations = (*plan.operations[:index], operation, *plan.operations[index + 1 :])
+    return dataclasses.replace(plan, operations=operations)

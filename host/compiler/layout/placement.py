@@ -8,9 +8,8 @@ from typing import TypeVar
 import numpy as np
 
 from ...graph import Tensor
-from ..network import Excerpt
-from ..plan import Plan
-from ..storage import Span
+from ..network import Excerpt, Network, Span
+from ..plan import Addressed, Divided
 
 #: First byte, and the byte after the last.
 Gap = tuple[int, int]
@@ -18,7 +17,7 @@ Gap = tuple[int, int]
 Key = TypeVar("Key", bound=Hashable)
 
 
-def lifetimes(plan: Plan) -> dict[str, Span]:
+def lifetimes(plan: Network) -> dict[str, Span]:
     """First and last layer, both included, during which each tensor that is no view is written or read.
 
     Inputs live from before the first layer (-1), outputs until after the last one.
@@ -122,23 +121,26 @@ def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, 
 ALIGNMENT = 256
 
 
-def plan_arena(plan: Plan) -> Plan:
+def plan_arena(plan: Divided) -> Addressed:
     """Give every input, output and spilled tensor its address: inputs and outputs first."""
-    plan_arenas([plan], [plan.graph.tensors[name] for name in (*plan.graph.inputs, *plan.graph.outputs)])
-    return plan
+    ends = [plan.graph.tensors[name] for name in (*plan.graph.inputs, *plan.graph.outputs)]
+    (addressed,), _ = plan_arenas([plan], ends)
+    return addressed
 
 
-def plan_arenas(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int]:
+def plan_arenas(plans: Sequence[Divided], ports: Iterable[Tensor]) -> tuple[list[Addressed], dict[str, int]]:
     """Give every input, output, spilled and exchanged tensor an address that holds for the plans of all cores.
 
     Parameters
     ----------
-    plans : sequence of Plan
+    plans : sequence of Divided
     ports : iterable of Tensor
         Inputs and outputs of the network.
 
     Returns
     -------
+    list of Addressed
+        The plans. What is streamed lies after all tensors.
     dict of str to int
         The address of each of the network's tensors that lie in the arena.
     """
@@ -154,15 +156,22 @@ def plan_arenas(plans: Sequence[Plan], ports: Iterable[Tensor]) -> dict[str, int
     for name, tensor in tensors.items():
         addresses[name] = end
         end += aligned(tensor.size_bytes)
-    for plan in plans:
-        plan.external_bytes = plan.streamed_address = end
-        # What a core only reads, another one has stored.
-        names = [*plan.graph.inputs, *plan.graph.outputs, *(residence.tensor for residence in plan.residences)]
-        for name in dict.fromkeys(names):
-            excerpt = plan.excerpt_of(name)
-            if excerpt.tensor.name in addresses:
-                plan.external[name] = addresses[excerpt.tensor.name] + _offset(excerpt)
-    return addresses
+    return [
+        Addressed.of(plan, external=_external(plan, addresses), external_bytes=end, streamed_address=end)
+        for plan in plans
+    ], addresses
+
+
+def _external(plan: Divided, addresses: Mapping[str, int]) -> dict[str, int]:
+    """Where the tensors of a core lie in the arena."""
+    # What a core only reads, another one has stored.
+    names = [*plan.graph.inputs, *plan.graph.outputs, *(residence.tensor for residence in plan.residences)]
+    excerpts = {name: plan.excerpt_of(name) for name in names}
+    return {
+        name: addresses[excerpt.tensor.name] + _offset(excerpt)
+        for name, excerpt in excerpts.items()
+        if excerpt.tensor.name in addresses
+    }
 
 
 def _offset(excerpt: Excerpt) -> int:

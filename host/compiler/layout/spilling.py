@@ -14,9 +14,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ....golden.memories import LocalMemory
-from ..network import CompileError
-from ..plan import Plan
-from ..storage import Span
+from ..network import CompileError, Span
+from ..plan import Executed
 from .cuts import Geometry, exceeds_weight_memory, smallest_cut
 from .placement import extent, lifetimes, place, placements
 
@@ -56,7 +55,7 @@ class _Change:
 class Spilling:
     """Shorten the time for which tensors lie in the feature memory until what is left fits."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Executed):
         self.plan = plan
         self.graph = plan.graph
         self.memory = plan.config.memory.feature_bytes
@@ -102,7 +101,7 @@ class Spilling:
                 self._try(name, self.full[name])
         for index, layer in enumerate(self.graph.layers):
             name = layer.output
-            if name in self.spans and not self.plan.partial(index, self.spans).isdisjoint(layer.fetched):
+            if name in self.spans and not self.plan.partial_with(self.spans, index).isdisjoint(layer.fetched):
                 shorter = self._shorter(name, index)
                 if self._added(name, shorter) < self.heavy[index]:
                     self._try(name, shorter, last=True)
@@ -224,7 +223,7 @@ class Spilling:
 
     def _buffers(self, index: int, spans: Mapping[str, Span | None], whole: int) -> Buffers:
         """Sizes of the smallest buffers of a layer, beside so many bytes of tensors that are whole."""
-        partial = self.plan.partial(index, spans)
+        partial = self.plan.partial_with(spans, index)
         if not partial:
             return {}
         key = index, partial, self.memory - whole

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ....golden.engines.engine import Engine
 from ...graph import Layer
-from ..network import CompileError, check_begins_at_byte
+from ..network import CompileError, Network, check_begins_at_byte
 from ..operation import Lowering, Operation
-from ..plan import Plan
+from ..plan import Executed, LaidOut
 from ..storage import Storage
 from . import binary, convolution, copy, depthwise, fast_pointwise, lanewise, pairs, wide_windows
 from .fast_pointwise import missing_engines
@@ -30,7 +30,7 @@ LOWERINGS: tuple[Lowering, ...] = (
 )
 
 
-def plan_operations(plan: Plan) -> Plan:
+def plan_operations(plan: LaidOut) -> Executed:
     """Make the operation of every layer, for tensors that lie whole in the feature memory.
 
     Raises
@@ -38,12 +38,11 @@ def plan_operations(plan: Plan) -> Plan:
     CompileError
         If the configuration lacks the engines for a layer, or a layer's scales are out of range.
     """
-    plan.operations = [make_operation(plan, index) for index in range(len(plan.graph.layers))]
-    return plan
+    return Executed.of(plan, operations=tuple(make_operation(plan, index) for index in range(len(plan.graph.layers))))
 
 
 def make_operation(
-    plan: Plan, index: int, sources: tuple[Storage, ...] | None = None, target: Storage | None = None
+    plan: LaidOut, index: int, sources: tuple[Storage, ...] | None = None, target: Storage | None = None
 ) -> Operation:
     """The operation of a layer that reads and writes storages like these, by default the whole tensors.
 
@@ -63,12 +62,12 @@ def make_operation(
     return operation
 
 
-def find_lowering(plan: Plan, layer: Layer) -> Lowering | None:
+def find_lowering(plan: Network, layer: Layer) -> Lowering | None:
     """The lowering that executes a layer; None if the configuration has the engines of none."""
     return next((one for one in _taking(plan, layer) if {*one.engines} <= {*plan.config.engines}), None)
 
 
-def planned_lowering(plan: Plan, layer: Layer) -> Lowering:
+def planned_lowering(plan: Network, layer: Layer) -> Lowering:
     """The lowering whose needs count before it is known which copies remain: what is a view in the end needs no engine.
 
     Raises
@@ -87,7 +86,7 @@ def engines_of(layer: type[Layer]) -> list[tuple[Engine, ...]]:
     return list(dict.fromkeys(lowering.engines for lowering in LOWERINGS if layer in lowering.layers))
 
 
-def _taking(plan: Plan, layer: Layer) -> list[Lowering]:
+def _taking(plan: Network, layer: Layer) -> list[Lowering]:
     widths = _widths(plan, layer)
     return [
         lowering
@@ -96,12 +95,12 @@ def _taking(plan: Plan, layer: Layer) -> list[Lowering]:
     ]
 
 
-def _widths(plan: Plan, layer: Layer) -> set[int]:
+def _widths(plan: Network, layer: Layer) -> set[int]:
     """Bits of the elements that a layer reads and writes."""
     return {plan.graph.tensors[name].bits for name in (*layer.fetched, layer.output)}
 
 
-def _missing(plan: Plan, layer: Layer) -> CompileError:
+def _missing(plan: Network, layer: Layer) -> CompileError:
     """What refuses a layer that no lowering executes."""
     needed = [" and ".join(engine.name for engine in lowering.engines) for lowering in _taking(plan, layer)]
     if not needed:

@@ -34,7 +34,7 @@ def emit(spread: Spread, config_name: str) -> Program:
         config_hash=config.hash,
         config_name=config_name,
         cores=tuple(
-            CoreProgram(prologue, body, tuple(plan.predictions), written, spilled)
+            CoreProgram(prologue, body, plan.predictions, written, spilled)
             for plan, prologue, body, (written, spilled) in zip(
                 spread.plans, prologues, bodies, _verified(spread), strict=True
             )
@@ -131,7 +131,8 @@ def _verified(spread: Spread) -> list[tuple[tuple[WrittenTensor, ...], tuple[Spi
     found = [([*_written(plan)], [*_spilled(plan)]) for plan in spread.plans]
     sizes: Counter[str] = Counter()
     for written, spilled in found:
-        for tensor in (*written, *spilled):
+        tensors: list[WrittenTensor | SpilledTensor] = [*written, *spilled]
+        for tensor in tensors:
             sizes[tensor.name] += math.prod(tensor.shape)
     whole = {name for name, size in sizes.items() if size >= math.prod(spread.graph.tensors[name].shape)}
     return [

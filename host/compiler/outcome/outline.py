@@ -45,7 +45,7 @@ def constant_blocks(plan: Plan) -> list[Block]:
             len(image),
             layers,
             is_streamed,
-            image if memory is LocalMemory.TABLE else b"",
+            image if memory is LocalMemory.TABLE and isinstance(image, bytes) else b"",
         )
         for memory, is_streamed, address, image, layers in sorted(blocks, key=lambda block: block[:3])
     ]

@@ -9,11 +9,11 @@ import numpy as np
 
 from ...graph import ChannelRule, Graph, Layer
 from ...graph.boxes import cost_of
-from ..plan import Plan
+from ..network import Network
 from .permute import Bool, Connections, Order, Part, Parts, parts_of, reordered
 
 
-def absorb_shuffles(plan: Plan) -> Plan:
+def absorb_shuffles(plan: Network) -> Network:
     """Let grouped convolutions have their channels in the order that makes shuffles and them cheapest together.
 
     With zeros between its groups a grouped convolution is one of one group, of which words without weights are left
@@ -61,7 +61,7 @@ def _permutation(graph: Graph, layer: Layer) -> Order | None:
 class _Search:
     """The orders of all parts, chosen shuffle by shuffle."""
 
-    def __init__(self, graph: Graph, plan: Plan):
+    def __init__(self, graph: Graph, plan: Network):
         self.graph, self.parts = graph, parts_of(graph)
         rules = [(layer, layer.channel_rule(*graph.ends(layer))) for layer in graph.layers]
         self.products = [Connections(graph, layer, plan.config) for layer, rule in rules if rule is ChannelRule.FREE]

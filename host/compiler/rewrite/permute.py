@@ -164,7 +164,7 @@ _SAMPLES = 4
 def is_dense(used: Bool, config: Config) -> bool:
     """Whether few connections, bool[outputs, inputs], are missing, or too few to fill a word of a tile."""
     missing = used.size - np.count_nonzero(used)
-    return missing < max(config.array.lanes * min(config.array.columns, len(used)), _FEW * used.size)
+    return bool(missing < max(config.array.lanes * min(config.array.columns, len(used)), _FEW * used.size))
 
 
 class Connections:
@@ -192,7 +192,7 @@ class Connections:
         numbers, words = self.used.astype(np.float32), 0
         for first in firsts.tolist():
             tile = _group(numbers, counts, np.ones(len(counts), bool), first, self.columns)
-            words += -(-np.count_nonzero(self.used[tile].any(axis=0)) // self.lanes)
+            words += -(-int(np.count_nonzero(self.used[tile].any(axis=0))) // self.lanes)
         present = self._words(self.used)
         spare = np.count_nonzero(present) - words / len(firsts) * len(present)
         return self.weight * self.taps * max(spare, 0.0)
@@ -243,7 +243,7 @@ def _group(
     """``first`` and what adds least to it, one by one, of those that are ``left``; they no longer are."""
     together, group = uses[first].copy(), [first]
     left[first] = False
-    for _ in range(min(size - 1, np.count_nonzero(left))):
+    for _ in range(min(size - 1, int(np.count_nonzero(left)))):
         added = counts - (uses @ together).astype(np.int64)
         # Of those that add as little, the one that has most in common.
         score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)

@@ -13,10 +13,10 @@ from ....golden.config import Config
 from ....golden.elements import CODE_BITS
 from ....golden.timing.issue import result_groups
 from ...graph import ChannelRule, Graph, Layer, Phase, Selection, own_name
-from ..plan import Plan
+from ..network import Network
 
 
-def split_phases(plan: Plan) -> Plan:
+def split_phases(plan: Network) -> Network:
     """Replace layers whose channels become channels of several phases of a map by a layer for each phase.
 
     Each of these writes its phase where it belongs, as a view, and leaves out words that it has no weights for. Where
@@ -28,8 +28,9 @@ def split_phases(plan: Plan) -> Plan:
         if layer is None:
             continue
         pieces = copy.selections(plan.graph.tensors)
-        parts = [_part(plan.graph, layer, pieces, number) for number in range(len(pieces))]
-        if None not in parts and _is_worth_it(plan, layer, pieces):
+        found = [_part(plan.graph, layer, pieces, number) for number in range(len(pieces))]
+        parts = [part for part in found if part is not None]
+        if len(parts) == len(pieces) and _is_worth_it(plan, layer, pieces):
             plan = _split(plan, layer, copy, parts)
         elif any(part.step > 1 for part in pieces) and _can_reorder(plan.graph, layer):
             plan = _side_by_side(plan, layer, copy)
@@ -64,7 +65,7 @@ def _name(graph: Graph, name: str, number: int) -> str:
     return own_name(f"{name} phase {number}", graph.tensors)
 
 
-def _is_worth_it(plan: Plan, layer: Layer, pieces: Sequence[Selection]) -> bool:
+def _is_worth_it(plan: Network, layer: Layer, pieces: Sequence[Selection]) -> bool:
     """Whether a layer for each piece takes no more cycles than one for all and copies of its channels, about."""
     graph, config = plan.graph, plan.config
     if layer.input in graph.inputs:
@@ -89,7 +90,7 @@ def _groups(config: Config, channels: int, most: int) -> int:
     return result_groups(config, min(channels, most))
 
 
-def _split(plan: Plan, layer: Layer, copy: Layer, parts: Sequence[Layer]) -> Plan:
+def _split(plan: Network, layer: Layer, copy: Layer, parts: Sequence[Layer]) -> Network:
     """The plan with the layers of the parts instead of one for all."""
     graph, tensors, pieces = plan.graph, dict(plan.graph.tensors), copy.selections(plan.graph.tensors)
     for name in dict.fromkeys((layer.output, layer.inner)):
@@ -110,7 +111,7 @@ def _can_reorder(graph: Graph, layer: Layer) -> bool:
     return is_free and layer.inner == layer.output
 
 
-def _side_by_side(plan: Plan, layer: Layer, copy: Layer) -> Plan:
+def _side_by_side(plan: Network, layer: Layer, copy: Layer) -> Network:
     """The plan with the channels of each piece side by side in the tensor that the copy takes apart."""
     graph, pieces = plan.graph, copy.selections(plan.graph.tensors)
     order = np.array([channel for part in pieces for channel in part.sources])

@@ -18,8 +18,7 @@ from ....golden.config import Config
 from ....golden.memories import LocalMemory
 from ...graph import ChannelRule, Graph, Layer, Tensor, Window, copies, own_name
 from ..lower.windows import border_classes
-from ..network import CompileError
-from ..plan import Plan
+from ..network import CompileError, Network
 from ..storage import capacity
 from .permute import parts_of, reordered
 
@@ -73,7 +72,7 @@ def _batched(tensor: Tensor, samples: int) -> Tensor:
 # Concat tables: what a concatenation looks codes up in becomes part of the layer that writes them.
 
 
-def move_tables(plan: Plan) -> Plan:
+def move_tables(plan: Network) -> Network:
     """Give the tables of each concatenation to the layers that write its inputs, where nothing else reads these.
 
     A table after a table is one table. The tensor between the two is then in no memory, like that in front of any
@@ -105,7 +104,7 @@ def move_tables(plan: Plan) -> Plan:
 _ZERO = -129
 
 
-def arrange_matrices(plan: Plan) -> Plan:
+def arrange_matrices(plan: Network) -> Network:
     """Put a layer in front of every product of two activations that arranges the one whose words are weights.
 
     What it writes is stored, and loaded into the weight memory as it lies.
@@ -145,7 +144,7 @@ def _arranged(graph: Graph, layer: Layer, config: Config) -> list[Layer]:
 # Normalise: move input zero points into biases.
 
 
-def normalise(plan: Plan) -> Plan:
+def normalise(plan: Network) -> Network:
     """Let no layer subtract a zero point from what it reads."""
     graph = plan.graph
     layers = [layer.normalised(graph.tensors[layer.input].zero_point) for layer in graph.layers]
@@ -155,7 +154,7 @@ def normalise(plan: Plan) -> Plan:
 # Separate: max pooling with large windows runs along the columns, then along the rows.
 
 
-def separate(plan: Plan) -> Plan:
+def separate(plan: Network) -> Network:
     """Replace layers whose windows can be separated by two each, where that at least halves the steps, or where the
     step lists of all border classes would exceed their memory.
 
@@ -181,7 +180,7 @@ def separate(plan: Plan) -> Plan:
     return dataclasses.replace(plan, graph=dataclasses.replace(plan.graph, layers=layers, tensors=tensors))
 
 
-def _is_worth_it(plan: Plan, layer: Layer) -> bool:
+def _is_worth_it(plan: Network, layer: Layer) -> bool:
     window, source = layer.window, plan.graph.tensors[layer.input]
     height, width, channels = source.shape
     rows, columns = window.output_size(height, width)
@@ -202,7 +201,7 @@ def _is_worth_it(plan: Plan, layer: Layer) -> bool:
 # Shuffles: channels in the order in which what moves them copies whole runs, or nothing, and readers follow.
 
 
-def sort_shuffles(plan: Plan) -> Plan:
+def sort_shuffles(plan: Network) -> Network:
     """Leave the channels that an arrangement takes in the order in which they lie, wherever that order is free.
 
     What reads them has its weights in that order then. A shuffle of all channels moves nothing any more, and one of

@@ -15,9 +15,9 @@ from ....golden.memories import LocalMemory
 from ....golden.timing.latencies import chunk_cycles, fill_cycles, run_cycles, stored_run_cycles
 from ...graph import Tensor
 from ..layout.borders import source_rows
-from ..network import Region
+from ..network import Network, Region
 from ..operation import Command
-from ..plan import Plan
+from ..plan import Addressed, Computing, Loaded, Scheduled
 from ..storage import Addresses, Arrival, Incoming, Storage, pieces, unit_bytes, unit_count, unit_numbers
 
 #: Of one LOAD, and of one STORE.
@@ -128,6 +128,7 @@ def _load_channels(storage: Storage, tensor: Tensor, external: int, rows: range)
 def _load_folds(storage: Storage, tensor: Tensor, external: int, stored: range) -> list[Command]:
     """LOADs of some stored rows of a folded input: one for each run of rows with the same folds in the source."""
     fold, fold_bytes = storage.fold, tensor.pixel_bytes
+    assert fold is not None, "rows that are not folded come otherwise"
     skipped = stored.start - storage.row
     rows = source_rows(storage, tensor.shape[0])[skipped : skipped + len(stored)]
     commands = []
@@ -246,7 +247,7 @@ class Task:
         return any(command.opcode is Opcode.BARRIER for command in self.commands)
 
 
-def tasks_of(plan: Plan) -> list[Task]:
+def tasks_of(plan: Loaded) -> list[Task]:
     """What the DMA has to do, in an order in which nothing comes before what it depends on."""
     tasks: list[Task] = []
     # Those of each row of each tensor of the network, with their columns: many samples of a batch are as many rows.
@@ -306,7 +307,7 @@ def tasks_of(plan: Plan) -> list[Task]:
     return _sorted(tasks)
 
 
-def _barriers(plan: Plan) -> dict[str, Task]:
+def _barriers(plan: Addressed) -> dict[str, Task]:
     """A barrier for each tensor that cores exchange, each after the one before, by the tensor's name."""
     barriers: dict[str, Task] = {}
     group = (1 << plan.config.cores) - 1
@@ -320,7 +321,7 @@ def _barriers(plan: Plan) -> dict[str, Task]:
     return barriers
 
 
-def _crosses(plan: Plan, name: str, incoming: Incoming) -> bool:
+def _crosses(plan: Network, name: str, incoming: Incoming) -> bool:
     """Whether what is loaded has been stored by another core."""
     exchange, storage = plan.exchange_of(name), incoming.storage
     if exchange is None or not exchange.arrives:
@@ -344,14 +345,14 @@ def _sorted(tasks: list[Task]) -> list[Task]:
     return [*found]
 
 
-def _of_layer(plan: Plan, commands: list[Command], job: int) -> list[Command]:
+def _of_layer(plan: Addressed, commands: list[Command], job: int) -> list[Command]:
     """The same commands, as those of a job's layer; of none where there is no such job."""
     for command in commands:
         command.layer = plan.jobs[job].index if 0 <= job < len(plan.jobs) else None
     return commands
 
 
-def _arrive(plan: Plan, arrival: Arrival) -> Command:
+def _arrive(plan: Network, arrival: Arrival) -> Command:
     """The LOAD of streamed constants."""
     unit = unit_bytes(plan.config, arrival.memory)
     fields = {
@@ -375,10 +376,11 @@ def _distinct(owners: np.ndarray) -> Iterable[int]:
 
 
 class DmaQueue:
-    """Appends to the plan's commands, and estimates the time at which DMA and array are with them."""
+    """Puts commands in order, and estimates the time at which DMA and array are with them."""
 
-    def __init__(self, plan: Plan, urgent: Sequence[int]):
+    def __init__(self, plan: Computing, urgent: Sequence[int]):
         self.plan = plan
+        self.commands: list[Command] = []
         #: When the DMA is done with what has been appended; when each job begins, at least, and ends.
         self.moved = 0
         self.begin = [0] * (len(plan.jobs) + 1)
@@ -393,7 +395,7 @@ class DmaQueue:
         self.ends.append(max(self.begin[job], self._end_of(job - 1)) + self._cycles(job))
         for command in self.plan.computes[job]:
             self.filled[command.writes] = -1
-            self.plan.commands.append(command)
+            self.commands.append(command)
 
     def append(self, task: Task) -> None:
         """Append a task, and before it what it depends on."""
@@ -405,7 +407,7 @@ class DmaQueue:
         self.moved = max(self.moved, self._end_of(task.release))
         for command in self._needed(task.commands):
             self.moved += self._moving(command)
-            self.plan.commands.append(command)
+            self.commands.append(command)
         if task.is_barrier:
             self._let_store(task)
         if task.deadline < len(self.begin):
@@ -467,7 +469,7 @@ class DmaQueue:
         return self.plan.operations[sizes.index].cycles(len(sizes.rows), len(sizes.columns), sizes.tiles)
 
 
-def dma_cycles(plan: Plan, command: Command) -> int:
+def dma_cycles(plan: Network, command: Command) -> int:
     """Cycles of a command if the array leaves the memories to it."""
     fields, config = command.fields, plan.config
     if command.opcode is Opcode.BARRIER:
@@ -488,7 +490,7 @@ def dma_cycles(plan: Plan, command: Command) -> int:
 _Heap = list[tuple[int, int, Task]]
 
 
-def order_commands(plan: Plan) -> Plan:
+def order_commands(plan: Computing) -> Scheduled:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
 
     What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do; but
@@ -511,7 +513,9 @@ def order_commands(plan: Plan) -> Plan:
         released.setdefault(task.release, []).append((task.deadline, number, task))
 
     urgent = sorted({task.release for task in tasks if task.is_barrier and any(one.is_store for one in task.after)})
-    queue, loads, stores = DmaQueue(plan, urgent), [], []
+    queue = DmaQueue(plan, urgent)
+    loads: _Heap = []
+    stores: _Heap = []
     for job in range(-1, len(plan.jobs)):
         if job >= 0:
             queue.compute(job)
@@ -519,7 +523,7 @@ def order_commands(plan: Plan) -> Plan:
             heapq.heappush(stores if entry[-1].is_store else loads, entry)
         while heap := _next(loads, stores, queue, job + 1):
             queue.append(heapq.heappop(heap)[-1])
-    return plan
+    return Scheduled.of(plan, commands=tuple(queue.commands))
 
 
 def _next(loads: _Heap, stores: _Heap, queue: DmaQueue, job: int) -> _Heap | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from ....golden.timing.overheads import OVERHEADS
 from ..layout.borders import load_estimate
@@ -13,7 +14,7 @@ from ..layout.constants import split
 from ..layout.cuts import Geometry, reached, row_groups
 from ..network import Region
 from ..operation import Job
-from ..plan import Plan
+from ..plan import Divided, Segmented
 from ..storage import Incoming, Outgoing, Residence, Storage
 
 # Urgency: rows for which other cores wait are computed first, so that they are there when the rest is computed.
@@ -24,7 +25,7 @@ _JOB = 30
 _SAVED = OVERHEADS.read_latency + 30
 
 
-def rows_in_order(plan: Plan, index: int) -> list[range]:
+def rows_in_order(plan: Segmented, index: int) -> list[range]:
     """The rows of a layer's output in the order in which they are computed, in one job or several.
 
     Several, if other cores read some rows of it, and that they come first costs less than it saves.
@@ -58,33 +59,42 @@ def _widened(rows: range, up: int) -> range:
     return range(rows.start // up * up, -(-rows.stop // up) * up)
 
 
-def plan_jobs(plan: Plan) -> Plan:
+def plan_jobs(plan: Segmented) -> Divided:
     """Cut every layer into jobs: one, if all of its tensors are in the feature memory.
 
     A first layer that may begin before its whole input is there has one for each group of rows, if its constants stay.
     """
+    work = _Work([], [])
     for index in range(len(plan.graph.layers)):
         if index in plan.cuts:
-            _cut_jobs(plan, index)
+            _cut_jobs(plan, index, work)
         else:
-            _whole_jobs(plan, index)
-    jobs: list[list[int]] = [[] for _ in plan.graph.layers]
-    for number, job in enumerate(plan.jobs):
-        jobs[job.index].append(number)
+            work.jobs.extend(_whole_jobs(plan, index))
+    numbers: list[list[int]] = [[] for _ in plan.graph.layers]
+    for number, job in enumerate(work.jobs):
+        numbers[job.index].append(number)
     readers, writers = plan.readers, plan.writers
     leaving = {*map(plan.root, plan.graph.outputs), *plan.matrices}
     for name in plan.spans:
-        residence = _residence(plan, name, readers.get(name, []), jobs)
+        residence = _residence(plan, name, readers.get(name, []), work.jobs, numbers)
         # An input lies in external memory already.
         if name in writers:
             is_whole = name in leaving or any(index > plan.spans[name][1] for index in readers.get(name, ()))
-            residence.departures = [*_departing(plan, name, writers[name], jobs, is_whole=is_whole)]
-        plan.residences.append(residence)
-    plan.residences.sort(key=lambda residence: residence.first)
-    return plan
+            residence.departures = [*_departing(plan, name, writers[name], work.jobs, numbers, is_whole=is_whole)]
+        work.residences.append(residence)
+    residences = sorted(work.residences, key=lambda residence: residence.first)
+    return Divided.of(plan, jobs=tuple(work.jobs), residences=tuple(residences))
 
 
-def check_jobs(plan: Plan) -> None:
+@dataclass(frozen=True)
+class _Work:
+    """The jobs so far, and what lies in the feature memory for them."""
+
+    jobs: list[Job]
+    residences: list[Residence]
+
+
+def check_jobs(plan: Divided) -> None:
     """What is in the feature memory at the same time does not overlap, and is what jobs read and write."""
     present: list[Residence] = []
     for residence in plan.residences:
@@ -97,12 +107,13 @@ def check_jobs(plan: Plan) -> None:
     assert all(residence.storage.address + residence.storage.size_bytes <= limit for residence in plan.residences)
 
 
-def _whole_jobs(plan: Plan, index: int) -> None:
+def _whole_jobs(plan: Segmented, index: int) -> list[Job]:
     layer = plan.graph.layers[index]
     height, width, _ = plan.graph.tensors[layer.output].shape
     # Each group of rows would load the weights again that do not stay.
     is_streamed = any(segment.is_streamed for segments in plan.segments.values() for segment in segments.get(index, ()))
-    sources, groups = tuple(plan.storages[name] for name in layer.fetched), (height,)
+    sources = tuple(plan.storages[name] for name in layer.fetched)
+    groups: tuple[int, ...] = (height,)
     if index == 0 and not is_streamed:
         loading = load_estimate(sources[0], plan.graph.tensors[layer.input], plan.config)
         _, groups = row_groups(plan, plan.operations[0], loading)
@@ -111,14 +122,14 @@ def _whole_jobs(plan: Plan, index: int) -> None:
     tile_inner = len(pieces) > 1
     if not is_streamed and not tile_inner:
         pieces = rows_in_order(plan, index)
-    plan.jobs += [
+    return [
         Job(index, sources, plan.storages[layer.output], rows, range(width), tiles, tile_inner=tile_inner)
         for rows in pieces
         for tiles in split(plan, index, range(plan.operations[index].tiles))
     ]
 
 
-def _cut_jobs(plan: Plan, index: int) -> None:
+def _cut_jobs(plan: Segmented, index: int, work: _Work) -> None:
     layer, (cut, buffers), partial = plan.graph.layers[index], plan.cuts[index], plan.partial(index)
     geometry = Geometry(plan, index, cut, partial)
     here: dict[str, Residence] = {}
@@ -127,10 +138,10 @@ def _cut_jobs(plan: Plan, index: int) -> None:
     def occupy(name: str, storage: Storage) -> Residence:
         """Put a part into the next buffer, unless it is there."""
         address = buffers[name][used[name] % len(buffers[name])]
-        job = len(plan.jobs)
+        job = len(work.jobs)
         here[name] = Residence(name, dataclasses.replace(storage, address=address), job, job, border=job)
         used[name] += 1
-        plan.residences.append(here[name])
+        work.residences.append(here[name])
         return here[name]
 
     for tiles, rows, columns in itertools.product(geometry.tiles, geometry.rows, geometry.columns):
@@ -138,41 +149,43 @@ def _cut_jobs(plan: Plan, index: int) -> None:
         for name, storage in dict(zip(layer.fetched, sources, strict=True)).items():
             if name in partial and not (name in here and _same_place(here[name].storage, storage)):
                 residence = occupy(name, storage)
-                residence.arrivals.append(Incoming(len(plan.jobs), residence.storage, storage.rows))
+                residence.arrivals.append(Incoming(len(work.jobs), residence.storage, storage.rows))
         if layer.output in partial:
             occupy(layer.output, target)
         sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.fetched)
         target = here[layer.output].storage if layer.output in partial else target
-        plan.jobs += [Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles)]
+        work.jobs.extend(Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles))
         for residence in here.values():
-            residence.last = len(plan.jobs) - 1
+            residence.last = len(work.jobs) - 1
         if layer.output in partial:
-            here[layer.output].departures = [Outgoing(len(plan.jobs) - 1, here[layer.output].storage)]
+            here[layer.output].departures = [Outgoing(len(work.jobs) - 1, here[layer.output].storage)]
 
 
 def _same_place(one: Storage, other: Storage) -> bool:
     return dataclasses.replace(one, address=0) == dataclasses.replace(other, address=0)
 
 
-def _residence(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Residence:
-    """Of a tensor that is whole in the feature memory for some layers, which ``readers`` read; ``jobs`` are of each
-    layer."""
+def _residence(
+    plan: Segmented, name: str, readers: list[int], jobs: Sequence[Job], numbers: list[list[int]]
+) -> Residence:
+    """Of a tensor that is whole in the feature memory for some layers, which ``readers`` read; ``numbers`` are those of
+    each layer's jobs."""
     storage, (born, end) = plan.storages[name], plan.spans[name]
     near = [index for index in readers if index <= end]
-    last = -1 if end < 0 else jobs[end][-1] if end < len(jobs) else len(plan.jobs)
+    last = -1 if end < 0 else numbers[end][-1] if end < len(numbers) else len(jobs)
     residence = Residence(
-        name, storage, -1 if born < 0 else jobs[born][0], last, border=jobs[near[0]][0] if near else len(plan.jobs)
+        name, storage, -1 if born < 0 else numbers[born][0], last, border=numbers[near[0]][0] if near else len(jobs)
     )
     if born < 0:
-        unread = [Incoming(len(plan.jobs), storage, storage.rows)]
-        residence.arrivals = _arrivals(plan, name, jobs[near[0]]) if near else unread
+        unread = [Incoming(len(jobs), storage, storage.rows)]
+        residence.arrivals = _arrivals(plan, name, jobs, numbers[near[0]]) if near else unread
     else:
-        residence.arrivals = [*_exchanged(plan, name, near, jobs)]
+        residence.arrivals = [*_exchanged(plan, name, near, numbers)]
     return residence
 
 
 def _departing(
-    plan: Plan, name: str, writers: list[int], jobs: list[list[int]], *, is_whole: bool
+    plan: Segmented, name: str, writers: list[int], jobs: Sequence[Job], numbers: list[list[int]], *, is_whole: bool
 ) -> Iterator[Outgoing]:
     """What is stored of a tensor: what is computed of it, if that is wanted whole; else what other cores read."""
     written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
@@ -185,48 +198,47 @@ def _departing(
         last = max(
             number
             for index, own in zip(writers, written, strict=True)
-            for number in jobs[index]
+            for number in numbers[index]
             # Where rows of an input still arrive, no barrier is to stand between their LOADs.
-            if index in plan.cuts
-            or plan.jobs[number].tile_inner
-            or leaving.meet(_written(plan, plan.jobs[number], own))
+            if index in plan.cuts or jobs[number].tile_inner or leaving.meet(_written(plan, jobs[number], own))
         )
         yield Outgoing(last, plan.storages[name].part(leaving.rows, leaving.channels))
 
 
-def _written(plan: Plan, job: Job, own: Region) -> Region:
+def _written(plan: Segmented, job: Job, own: Region) -> Region:
     """What a job writes, of the region that its layer does."""
     rows = plan.place_of(plan.graph.layers[job.index].output).phase.rows(job.rows)
     return Region(range(rows.start, rows[-1] + 1), own.channels)
 
 
-def _exchanged(plan: Plan, name: str, readers: list[int], jobs: list[list[int]]) -> Iterator[Incoming]:
+def _exchanged(plan: Segmented, name: str, readers: list[int], numbers: list[list[int]]) -> Iterator[Incoming]:
     """What others have computed of a tensor and ``readers`` read where it is whole."""
     for region in plan.arriving(name):
         first = next((index for index in readers if _reads(plan, index, name, region)), None)
         if first is not None:
             part = plan.storages[name].part(region.rows, region.channels)
-            yield Incoming(jobs[first][0], part, part.rows)
+            yield Incoming(numbers[first][0], part, part.rows)
 
 
-def _reads(plan: Plan, index: int, name: str, region: Region) -> bool:
+def _reads(plan: Segmented, index: int, name: str, region: Region) -> bool:
     """Whether a layer reads some of a region."""
     sources = (source for source in plan.graph.layers[index].fetched if plan.root(source) == name)
     return any(plan.region_of(source).meet(region) for source in sources)
 
 
-def _arrivals(plan: Plan, name: str, jobs: list[int]) -> list[Incoming]:
-    """Stored rows of an input, by the first of the jobs ``jobs`` that reads them."""
-    storage, arrivals, here = plan.storages[name], [], 0
-    for number in jobs:
-        job = plan.jobs[number]
+def _arrivals(plan: Segmented, name: str, jobs: Sequence[Job], readers: list[int]) -> list[Incoming]:
+    """Stored rows of an input, by the first of the jobs with the numbers ``readers`` that reads them."""
+    storage, here = plan.storages[name], 0
+    arrivals: list[Incoming] = []
+    for number in readers:
+        job = jobs[number]
         layer = plan.graph.layers[job.index]
         needed = max(
             plan.place_of(source).row + reached(layer.window_of(place), storage, job.rows, job.columns)[0].stop
             for place, source in enumerate(layer.fetched)
             if plan.root(source) == name
         )
-        end = storage.height if number == jobs[-1] else min(needed, storage.height)
+        end = storage.height if number == readers[-1] else min(needed, storage.height)
         if end > here:
             arrivals.append(Incoming(number, storage, range(here, end)))
             here = end

@@ -15,8 +15,8 @@ from ....golden.memories import LocalMemory
 from ....golden.numerics import windows
 from ....golden.units import Queue
 from ..network import CompileError
-from ..operation import Command
-from ..plan import Plan
+from ..operation import Command, Job, Operation
+from ..plan import Computing, Loaded, Placed, Scheduled
 from ..storage import NO_ADDRESSES, Addresses, capacity, unit_count
 
 # What has landed: whether a COMPUTE command has to wait for earlier results, or comes late enough to read them.
@@ -29,11 +29,10 @@ class Landed:
 
     Parameters
     ----------
-    plan : Plan
-        Its constants are in their places.
+    plan : Loaded
     """
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: Loaded):
         self._plan = plan
         self._landings = Landings(plan.config)
         self._entries = np.zeros(plan.config.memory.list_entries, np.uint32)
@@ -90,7 +89,7 @@ class Landed:
 # has to stay until then, although no command waits for it otherwise.
 
 
-def observed(plan: Plan) -> Iterator[tuple[str, int]]:
+def observed(plan: Placed) -> Iterator[tuple[str, int]]:
     """The model's tensors that are computed and lie whole in the feature memory, each with the last layer that writes
     it. What a slice finds in what another core has computed is not among them.
     """
@@ -111,7 +110,7 @@ def observed(plan: Plan) -> Iterator[tuple[str, int]]:
             yield name, writers[-1]
 
 
-def observations(plan: Plan) -> dict[Command, Addresses]:
+def observations(plan: Scheduled) -> dict[Command, Addresses]:
     """By command, the bytes of the feature memory that are compared when it has completed: int64[bytes]."""
     last = {command.layer: command for command in plan.commands if command.opcode is Opcode.COMPUTE}
     found: dict[Command, list[Addresses]] = {}
@@ -120,7 +119,7 @@ def observations(plan: Plan) -> dict[Command, Addresses]:
     return {command: np.concatenate(addresses) for command, addresses in found.items()}
 
 
-def check_observed(plan: Plan) -> None:
+def check_observed(plan: Scheduled) -> None:
     """The DMA overwrites no byte before it has been compared."""
     observers = observations(plan)
     #: The COMPUTE command after which each byte is compared, and the latest one that the DMA queue has waited for.
@@ -144,7 +143,7 @@ def check_observed(plan: Plan) -> None:
 _Side = tuple[int, Queue]
 
 
-def rehearse(plans: Sequence[Plan]) -> None:
+def rehearse(plans: Sequence[Scheduled]) -> None:
     """Run all queues of some cores, the first ones; all must come to their end, with no token left.
 
     What one queue does never takes from another what that could go on with: tokens have one taker, and who waits at a
@@ -207,15 +206,15 @@ class _Known:
     done: int = -1
     other_done: int = -1
     knowledge: list[tuple[int, int]] = field(default_factory=list)
-    last_write: np.ndarray = None
-    last_read: np.ndarray = None
-    compared: np.ndarray = None
+    last_write: Addresses = field(init=False)
+    last_read: Addresses = field(init=False)
+    compared: Addresses = field(init=False)
 
     def __post_init__(self) -> None:
         self.last_write, self.last_read, self.compared = (np.full(self.size, -1) for _ in range(3))
 
 
-def synchronise(plan: Plan) -> Plan:
+def synchronise(plan: Scheduled) -> Scheduled:
     """Set ``after``, ``waits_for`` and ``signal`` of all commands.
 
     Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
@@ -273,7 +272,7 @@ def synchronise(plan: Plan) -> Plan:
     return plan
 
 
-def check_tokens(plan: Plan) -> None:
+def check_tokens(plan: Scheduled) -> None:
     """Both queues come to their end, and nothing is overwritten before verification has compared it."""
     rehearse([plan])
     check_observed(plan)
@@ -286,7 +285,7 @@ def _latest(by: np.ndarray, where: Addresses) -> int:
 # Commands: every job becomes COMPUTE commands.
 
 
-def lower(plan: Plan) -> Plan:
+def lower(plan: Loaded) -> Computing:
     """Turn each job into its commands.
 
     Raises
@@ -294,18 +293,20 @@ def lower(plan: Plan) -> Plan:
     CompileError
         If a layer exceeds what one command can say.
     """
-    for job in plan.jobs:
-        operation = plan.operations[job.index]
-        commands = operation.lower(job)
-        for command in commands:
-            _check_limits(operation.layer.name, command)
-            if len(job.streamed):
-                command.reads = np.concatenate([command.reads, job.streamed])
-        plan.computes.append(commands)
-    return plan
+    return Computing.of(plan, computes=tuple(_lowered(plan.operations[job.index], job) for job in plan.jobs))
 
 
-def check_lowered(plan: Plan) -> None:
+def _lowered(operation: Operation, job: Job) -> list[Command]:
+    """The commands of a job, with what they read of streamed constants."""
+    commands = operation.lower(job)
+    for command in commands:
+        _check_limits(operation.layer.name, command)
+        if len(job.streamed):
+            command.reads = np.concatenate([command.reads, job.streamed])
+    return commands
+
+
+def check_lowered(plan: Computing) -> None:
     """Commands write all of their output and nothing else, and the lists that they name exist."""
     written = [0] * len(plan.graph.layers)
     entries = capacity(plan.config, LocalMemory.LIST)

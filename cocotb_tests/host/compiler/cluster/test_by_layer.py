@@ -193,7 +193,7 @@ def test_a_part_that_does_not_fit_is_not_chosen(monkeypatch: pytest.MonkeyPatch)
         return once(net, parts)
 
     monkeypatch.setattr(search, "plan_parts", refusing)
-    assert spread_graph(graph, config, SpreadBy.LAYER).plans[1].commands == []
+    assert spread_graph(graph, config, SpreadBy.LAYER).plans[1].commands == ()
 
 
 def test_a_network_that_fits_no_core_is_refused() -> None:

@@ -21,7 +21,7 @@ CONFIG = dataclasses.replace(PRESETS["ecp5-85k"], cluster=ClusterConfig(2))
 
 def chosen(graph: Graph, config: Config = CONFIG) -> list[Split]:
     network = rewritten(graph, config)
-    executed = run(dataclasses.replace(network), OPERATIONS)
+    executed = run(network, OPERATIONS)
     estimate = Estimate(network, executed)
     (parts, *_) = choose_parts(network, executed)
     splits = [

@@ -25,7 +25,7 @@ def config(*, shared_port: bool = True) -> Config:
 
 def estimate(graph: Graph, config: Config = config()) -> Estimate:  # noqa: B008
     network = rewritten(graph, config)
-    return Estimate(network, run(dataclasses.replace(network), OPERATIONS))
+    return Estimate(network, run(network, OPERATIONS))
 
 
 def two_convolutions(window: Window) -> Graph:

@@ -25,7 +25,7 @@ CORES = 2
 CONFIG = dataclasses.replace(PRESETS["ecp5-85k"], cluster=ClusterConfig(CORES))
 
 
-def spread() -> list[Plan]:
+def spread() -> tuple[Plan, ...]:
     """Two convolutions, the rows of each on two cores: each gives the other a row of the tensor between them."""
     maker = GraphMaker((8, 8, 16))
     graph = maker.finish(maker.convolution(maker.convolution("x", 16, SAME), 16, SAME))
@@ -47,25 +47,28 @@ def test_halo_rows_are_stored_then_met_then_loaded() -> None:
         assert len([command for command in plan.commands if command.opcode is Opcode.COMPUTE]) >= 2
 
 
-def without(plan: Plan, opcode: Opcode) -> None:
-    plan.commands = [command for command in plan.commands if command.opcode is not opcode]
+def without(plan: Plan, opcode: Opcode) -> Plan:
+    left = tuple(command for command in plan.commands if command.opcode is not opcode)
+    return dataclasses.replace(plan, commands=left)
 
 
-def swap_around_barrier(plan: Plan, step: int) -> None:
+def swap_around_barrier(plan: Plan, step: int) -> Plan:
     """Put the barrier before the STORE, or behind the LOAD, beside it."""
     moved = [index for index, command in enumerate(plan.commands) if command.opcode is Opcode.BARRIER]
     wanted = Opcode.STORE if step < 0 else Opcode.LOAD
     other = moved[0] + step
     while plan.commands[other].opcode is not wanted:
         other += step
-    commands = plan.commands
+    commands = [*plan.commands]
     commands[moved[0]], commands[other] = commands[other], commands[moved[0]]
+    return dataclasses.replace(plan, commands=tuple(commands))
 
 
-def other_group(plan: Plan) -> None:
+def other_group(plan: Plan) -> Plan:
     for command in plan.commands:
         if command.opcode is Opcode.BARRIER:
             command.fields["group"] = 1
+    return plan
 
 
 @pytest.mark.parametrize(
@@ -80,10 +83,10 @@ def other_group(plan: Plan) -> None:
     ids=["no barrier", "no load", "another group", "store behind the barrier", "load before the barrier"],
 )
 @pytest.mark.parametrize("core", range(CORES))
-def test_what_is_wrong_is_found(damage: Callable[[Plan], None], message: str, core: int) -> None:
-    plans = spread()
+def test_what_is_wrong_is_found(damage: Callable[[Plan], Plan], message: str, core: int) -> None:
+    plans = [*spread()]
     check_meetings(plans)
-    damage(plans[core])
+    plans[core] = damage(plans[core])
     with pytest.raises(AssertionError, match=message):
         check_meetings(plans)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
+from cocotb_tests.support.quantised.phases import phase_of
 from lutterfly.golden.engines import decode
 from lutterfly.golden.machine import dma
 from lutterfly.golden.memories import LocalMemory
@@ -17,8 +18,9 @@ from lutterfly.host.compiler.layout.borders import fold_storage, plan_borders, s
 from lutterfly.host.compiler.layout.placement import aligned, plan_arena
 from lutterfly.host.compiler.lower import convolution, operations, wide_windows
 from lutterfly.host.compiler.lower.windows import Run, cover, tap_offsets
+from lutterfly.host.compiler.network import Network
 from lutterfly.host.compiler.operation import Command
-from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.plan import Divided
 from lutterfly.host.compiler.schedule.dma import fill_border, load, store
 from lutterfly.host.compiler.storage import Storage
 from lutterfly.host.graph import Convolution, Graph, Place, Tensor, Window
@@ -173,7 +175,8 @@ def test_layouts_and_the_arena_follow_the_width(monkeypatch: pytest.MonkeyPatch,
     take(monkeypatch, bits)
     maker = GraphMaker((6, 6, 16))
     graph = maker.finish(maker.convolution("x", 8, Window((3, 3), pads=(1, 1, 1, 1))))
-    plan = plan_arena(plan_borders(Plan(widened(graph, bits), TINY)))
+    laid_out = plan_borders(Network(widened(graph, bits), TINY))
+    plan = plan_arena(phase_of(Divided, laid_out, residences=()))
     assert plan.storages["x"].row_pitch == (6 + 1) * 2 * bits
     assert plan.storages["t0"].size_bytes == 6 * 6 * bits
     assert plan.external == {"x": 0, "t0": aligned(6 * 6 * 2 * bits)}

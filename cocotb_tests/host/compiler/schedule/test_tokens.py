@@ -7,12 +7,14 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
+from cocotb_tests.support.quantised.phases import phase_of
 from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
+from lutterfly.host.compiler.network import Network
 from lutterfly.host.compiler.operation import Command
-from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.plan import Scheduled
 from lutterfly.host.compiler.schedule import tokens
 from lutterfly.host.graph import Graph
 
@@ -26,8 +28,8 @@ def synchronised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> list[tuple[bool, int | None, int]]:
     """What each waits for: whether for all before it in its queue, and which of the other; and its signals."""
-    plan = Plan(Graph({}, [], [], []), PRESETS["tiny"])
-    plan.commands, plan.streamed = list(commands), streamed
+    network = Network(Graph({}, [], [], []), PRESETS["tiny"])
+    plan = phase_of(Scheduled, network, images={}, streamed=streamed, streamed_address=0, commands=commands)
     monkeypatch.setattr(tokens, "observations", lambda plan: compared or {})
     tokens.synchronise(plan)
     return [(command.after, command.waits_for, command.signal) for command in commands]

@@ -20,7 +20,7 @@ from lutterfly.host.graph import Graph, Window
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
-def spread(graph: Graph, cores: int, preset: str = "ecp5-85k") -> list[Plan]:
+def spread(graph: Graph, cores: int, preset: str = "ecp5-85k") -> tuple[Plan, ...]:
     """The rows of every layer on several cores."""
     config = dataclasses.replace(PRESETS[preset], cluster=ClusterConfig(cores))
     network = rewritten(graph, config)
