@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from . import records
 from .config_parts import ArenaConfig, ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from .engines import ADD, DEPTHWISE, MAC, MAXIMUM, EngineConfigs
-from .engines.engine import ArrayWaits
 from .isa import COMPUTE
 from .memories import PARAMETER_BYTES, LocalMemory
 from .records import check, check_flags, check_integers, is_power_of_two
@@ -114,39 +113,6 @@ class Config:
     def multipliers(self) -> int:
         """Multipliers of a core's array."""
         return self.array.lanes * self.array.columns
-
-    @property
-    def row_columns(self) -> int:
-        """Columns of a row of the array."""
-        return min(own.row_columns(self.array) for own in self.engines.values())
-
-    @property
-    def column_hops(self) -> tuple[int, ...]:
-        """For each column of the array, the hops of a word from the first one: along the first row, then from row to
-        row."""
-        return tuple(sum(divmod(column, self.row_columns)) for column in range(self.array.columns))
-
-    @property
-    def array_waits(self) -> ArrayWaits:
-        """Cycles that the array takes longer than it would for MAC alone."""
-        return ArrayWaits(*map(max, zip(*(own.array_waits() for own in self.engines.values()), strict=True)))
-
-    def column_before(self, column: int) -> int:
-        """From which column a word hops to another one than the first."""
-        return column - (1 if column < self.row_columns else self.row_columns)
-
-    @property
-    def column_pairs(self) -> tuple[tuple[int, int], ...]:
-        """Each two neighbouring columns, that one first whose words come first, for hardware which they have in common:
-        from two rows, where there are some, so that a pair's words and sums all go to the same pairs."""
-        columns, of_row = self.array.columns, self.row_columns
-        pairs: list[tuple[int, int]] = []
-        alone: list[int] = []
-        for first in range(0, columns, 2 * of_row):
-            upper, lower = (range(begin, min(begin + of_row, columns)) for begin in (first, first + of_row))
-            pairs += zip(upper, lower, strict=False)
-            alone += upper[len(lower) :]
-        return (*pairs, *zip(alone[::2], alone[1::2], strict=True))
 
     @property
     def weight_word_bytes(self) -> int:

@@ -462,31 +462,3 @@ def test_a_field_that_came_later_says_nothing_at_its_default() -> None:
     assert "chains" not in one.to_json()
     assert two.hash != preset.hash
     assert Config.from_json(two.to_json()) == two
-
-
-def test_columns_stand_in_rows_of_a_chain() -> None:
-    preset = PRESETS["ecp5-85k"]
-    assert (preset.row_columns, preset.column_hops) == (8, (0, 1, 2, 3, 4, 5, 6, 7))
-    of_two = dataclasses.replace(preset, engines=preset.engines.having(DEPTHWISE, DepthwiseConfig(3, chains=2)))
-    assert (of_two.row_columns, of_two.column_hops) == (3, (0, 1, 2, 1, 2, 3, 2, 3))
-
-
-@pytest.mark.parametrize(
-    ("taps", "chains", "pairs"),
-    [
-        (3, 1, ((0, 1), (2, 3), (4, 5), (6, 7))),
-        (4, 2, ((0, 4), (1, 5), (2, 6), (3, 7))),
-        (3, 2, ((0, 3), (1, 4), (2, 5), (6, 7))),
-        (2, 3, ((0, 2), (1, 3), (4, 6), (5, 7))),
-    ],
-)
-def test_pairs_of_columns_are_neighbours(taps: int, chains: int, pairs: tuple[tuple[int, int], ...]) -> None:
-    preset = PRESETS["ecp5-85k"]
-    config = dataclasses.replace(preset, engines=preset.engines.having(DEPTHWISE, DepthwiseConfig(taps, chains=chains)))
-    assert config.column_pairs == pairs
-    assert all(config.column_hops[later] - config.column_hops[first] == 1 for first, later in pairs)
-
-
-def test_columns_of_a_row_that_is_not_full_are_neighbours_too() -> None:
-    pairs = PRESETS["ecp5-85k-256"].column_pairs
-    assert pairs == ((0, 3), (1, 4), (2, 5), (6, 9), (7, 10), (8, 11), (12, 15), (13, 14))

@@ -12,6 +12,7 @@ from ..memories import LocalMemory
 from ..numerics import windows
 from ..records import LATER, check, check_integers
 from .engine import Engine, EngineConfig
+from .floorplan import Floorplan
 from .mac import MULTIPLIER_LATENCY
 from .specification import (
     Command,
@@ -143,7 +144,7 @@ def _totals(tile: TileWindows) -> Int32:
 def _latency(config: Config, command: Command) -> int:
     """Multiply, add from column to column, settle and accumulate; and choose between chains."""
     own = config.engines[DEPTHWISE]
-    return config.array_waits.words + MULTIPLIER_LATENCY + own.taps + 2 + (own.chains > 1)
+    return Floorplan.of(config).waits.words + MULTIPLIER_LATENCY + own.taps + 2 + (own.chains > 1)
 
 
 def _most_further(config: Config) -> int:

@@ -5,32 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..isa import ARGUMENT_BITS, COMPUTE, Field, Format, fields_end
 from ..memories import OWN_MEMORY, LocalMemory
+from .floorplan import ArrayWaits
 
 if TYPE_CHECKING:
     from ..config import Config
     from ..config_parts import ArrayConfig
-
-
-class ArrayWaits(NamedTuple):
-    """Cycles that the array takes longer for all of its engines, because of what one of them needs.
-
-    Attributes
-    ----------
-    words : int
-        From a word to its way through the columns.
-    weights : int
-        From a column's weights to its multipliers: these of the cycles of ``words``.
-    totals : int
-        From a column's sum of products to its total.
-    """
-
-    words: int = 0
-    weights: int = 0
-    totals: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from ..numerics.convolution import matrix_product
 from .engine import Engine, EngineConfig
+from .floorplan import Floorplan
 from .specification import (
     Command,
     EngineSpecification,
@@ -97,8 +98,9 @@ def _totals(windows: TileWindows) -> Int32:
 
 def _latency(config: Config, command: Command) -> int:
     """Multiply, one cycle for each level of the adder tree, accumulate; and the way to the farthest column."""
-    tree_levels, waits = config.array.lanes.bit_length() - 1, config.array_waits
-    return waits.words + MULTIPLIER_LATENCY + tree_levels + 1 + waits.totals + max(config.column_hops)
+    tree_levels, floorplan = config.array.lanes.bit_length() - 1, Floorplan.of(config)
+    waits = floorplan.waits
+    return waits.words + MULTIPLIER_LATENCY + tree_levels + 1 + waits.totals + max(floorplan.hops)
 
 
 SPECIFICATION = EngineSpecification(

@@ -9,7 +9,8 @@ import numpy as np
 
 from ..isa import LOCAL_BITS, place_fields
 from ..numerics import winograd as filtering
-from .engine import ArrayWaits, Engine, EngineConfig
+from .engine import Engine, EngineConfig
+from .floorplan import ArrayWaits
 from .mac import SPECIFICATION as ARRAY
 from .mac import products
 from .specification import (

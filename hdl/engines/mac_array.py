@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.engines import DEPTHWISE, MAC, WINOGRAD, XNOR
+from ...golden.engines.floorplan import Floorplan
 from ..parts.device import MULTIPLIER_LATENCY
 from ..parts.pipeline import Assertions, delay, parts, platform_of, spread
 from .engine import ACCUMULATOR_BITS, SELECT_LATENCY, EngineComponent, engine_members, step_layout
@@ -186,7 +187,7 @@ class MacArray(EngineComponent):
         See :class:`.engine.EngineComponent`. The first ``columns`` lanes of the result are accumulators, in
         chain mode all.
     weights : In(columns x lanes x signed(8))
-        Column j's come as late as their activation word, see :attr:`~lutterfly.golden.config.Config.column_hops`,
+        Column j's come as late as their activation word (:attr:`~lutterfly.golden.engines.floorplan.Floorplan.hops`),
         or by ``weight_times``; those of :func:`.multipliers.ahead_columns` a cycle before.
     """
 
@@ -196,7 +197,8 @@ class MacArray(EngineComponent):
     def __init__(self, config: Config):
         self.config = config
         self.lanes, self.columns = config.array.lanes, config.array.columns
-        self.hops, self.waits = config.column_hops, config.array_waits
+        self.floorplan = Floorplan.of(config)
+        self.hops, self.waits = self.floorplan.hops, self.floorplan.waits
         self.latencies = {MAC: self.waits.words + column_latency(self.lanes) + self.waits.totals + max(self.hops)}
         self.flags = {}
         self.is_winograd = WINOGRAD in config.engines
@@ -235,7 +237,7 @@ class MacArray(EngineComponent):
         for index in range(self.columns):
             own_word, own_controls, is_ahead = first_word, controls[:1], index in ahead
             if index:
-                before = self.config.column_before(index)
+                before = self.floorplan.before(index)
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
                     word_bits=len(word), step=step.shape(), has_line=self.is_chained and index < self.taps
                 )
@@ -276,7 +278,7 @@ class MacArray(EngineComponent):
                 column_fired = column.fired
         if is_pumped:
             # First columns are the borrowed ones: the second turn has a cycle to choose between lender and borrower.
-            connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.config.column_pairs])
+            connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.floorplan.pairs])
         products, totals = ([getattr(column, name) for column in columns] for name in ("products", "total"))
         self._elaborate_results(m, platform, steps, products, column_fired, totals)
         return m

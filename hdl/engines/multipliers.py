@@ -12,6 +12,7 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines import specification_of
+from ...golden.engines.floorplan import Floorplan
 from ..parts.device import DOUBLE, MultiplierColumns, PumpedMultipliers, Turn
 from ..parts.pipeline import Assertions, platform_of
 from .engine import EngineComponent
@@ -45,7 +46,7 @@ def ahead_columns(config: Config, platform: object) -> frozenset[int]:
     them: of two that have multipliers in common the one that has the first turn, unless it is borrowed."""
     if not platform_of(platform).is_pumped or config.array.columns == 1:
         return frozenset()
-    return frozenset(later for _, later in config.column_pairs if later >= borrowed_columns(config))
+    return frozenset(later for _, later in Floorplan.of(config).pairs if later >= borrowed_columns(config))
 
 
 def borrowed_multipliers(columns: int, lanes: int, weighed: int = 0) -> MultiplierColumns:

@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
 from ...golden.config import Config
+from ...golden.engines.floorplan import Floorplan
 from ..parts.device import Ram
 from ..parts.pipeline import delay, platform_of
 
@@ -18,7 +19,7 @@ __all__ = ["WeightMemory"]
 
 class WeightMemory(wiring.Component):
     """Read one word each cycle, ``lanes`` bytes for every column; each column's ``RAM_LATENCY`` cycles and its hops
-    (:attr:`~lutterfly.golden.config.Config.column_hops`) after the address.
+    (:attr:`~lutterfly.golden.engines.floorplan.Floorplan.hops`) after the address.
 
     Addresses travel from column to column as activation words do in the array, so that no weight has to wait in
     registers. So do writes, so that no register drives all columns; what is written before it is read is so in each.
@@ -51,6 +52,7 @@ class WeightMemory(wiring.Component):
         self, config: Config, *, ahead: Collection[int] = (), times: Mapping[str, Sequence[int]] | None = None
     ):
         self.config = config
+        self.floorplan = Floorplan.of(config)
         self.ahead = frozenset(ahead)
         self.times = dict(times or {})
         self.columns = config.array.columns
@@ -85,7 +87,7 @@ class WeightMemory(wiring.Component):
         read_addresses: list[Value] = []
         waits = {name: self._waits(times) for name, times in self.times.items()}
         for index in range(self.columns):
-            now = read_address = read_addresses[self.config.column_before(index)] if index else self.address
+            now = read_address = read_addresses[self.floorplan.before(index)] if index else self.address
             for name, of_columns in waits.items():
                 if of_columns[index]:
                     late = delay(m, now, of_columns[index], name=f"{name}_{index}")
@@ -111,7 +113,7 @@ class WeightMemory(wiring.Component):
 
     def _elaborate_pairs(self, m: Module, write: data.View) -> None:
         """A block for each two columns, whose bytes for a lane lie side by side; writes go with the addresses."""
-        lanes, hops, pairs = self.config.array.lanes, self.config.column_hops, self.config.column_pairs
+        lanes, hops, pairs = self.config.array.lanes, self.floorplan.hops, self.floorplan.pairs
         column_bits = ceil_log2(self.columns)
         number_of = {column: number for number, pair in enumerate(pairs) for column in pair}
         arrivals: list[tuple[Value, data.View]] = []
@@ -119,7 +121,7 @@ class WeightMemory(wiring.Component):
             # A write is a cycle behind the address in front of it: so whose it is is clear before it arrives.
             address, late, behind = self.address, 0, 1
             if number:
-                before = number_of[self.config.column_before(pair[0])]
+                before = number_of[self.floorplan.before(pair[0])]
                 late, behind = hops[pair[0]] - hops[pairs[before][0]], 0
                 address, write = arrivals[before]
             address = delay(m, address, late, name=f"read_hop_{number}")
@@ -146,8 +148,8 @@ class WeightMemory(wiring.Component):
     def _waits(self, times: Sequence[int]) -> list[int]:
         """Cycles that an address waits in front of each column, beside the hop to it."""
         # What a column does to its weights takes its time.
-        waits = [time - self.config.array_waits.weights for time in times[:1]] + [
-            times[index] - times[self.config.column_before(index)] - 1 for index in range(1, len(times))
+        waits = [time - self.floorplan.waits.weights for time in times[:1]] + [
+            times[index] - times[self.floorplan.before(index)] - 1 for index in range(1, len(times))
         ]
         assert all(wait >= 0 for wait in waits), "columns are wanted one after the other"
         return waits + [0] * (self.columns - len(waits))

@@ -68,12 +68,12 @@ class Bench:
         self.step_layout, self.selected_layout = (getattr(component, name).shape() for name in ("step", "selected"))
         self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
         self.lanes, self.columns = array.lanes, array.columns
-        self.engines, self.waits = config.engines, config.array_waits
+        self.engines, self.waits = config.engines, component.waits
         self.latency = component.latencies[MAC]
         ahead = ahead_columns(config, PUMPED if os.environ["PUMPED"] else ASSERTED)
         self.times = [
             time - self.waits.weights - (column in ahead)
-            for column, time in enumerate(component.weight_times or config.column_hops)
+            for column, time in enumerate(component.weight_times or component.hops)
         ]
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * (max(self.times) + self.waits.weights + 1)
         self.results: list[np.ndarray] = []

@@ -12,6 +12,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.sweeps import SWEPT_PRESETS, sweep
+from lutterfly.golden.engines.floorplan import Floorplan
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.memories.weight_memory import WeightMemory
@@ -25,7 +26,7 @@ PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 @pytest.mark.parametrize("is_ahead", [False, True])
 def test_weight_memory(simulate, preset: str, is_ahead: bool) -> None:
     config, ahead = PRESETS[preset], ahead_of(preset, is_ahead)
-    behind = max(column - hops + (column in ahead) for column, hops in enumerate(config.column_hops))
+    behind = max(column - hops + (column in ahead) for column, hops in enumerate(Floorplan.of(config).hops))
     env = {"PRESET": preset, "BEHIND": str(behind), "AHEAD": "1" * is_ahead}
     simulate(WeightMemory(config, ahead=ahead), env=env)
 
@@ -47,6 +48,7 @@ class Image:
 
     def __init__(self, seed: int):
         self.config = PRESETS[os.environ["PRESET"]]
+        self.hops = Floorplan.of(self.config).hops
         self.lanes, self.columns = self.config.array.lanes, self.config.array.columns
         self.rng = np.random.default_rng(seed)
         self.words = [0, 1, 2, 3, self.config.weight_words // 2, self.config.weight_words - 1]
@@ -63,7 +65,7 @@ class Image:
     def check(self, outputs: list[int], addresses: list[int]) -> None:
         """What the columns gave from the first address on."""
         ahead = ahead_of(os.environ["PRESET"], bool(os.environ["AHEAD"]))
-        for column, hops in enumerate(self.config.column_hops):
+        for column, hops in enumerate(self.hops):
             late = RAM_LATENCY + hops - (column in ahead)
             got = [
                 output.to_bytes(self.columns * self.lanes, "little")[column * self.lanes :][: self.lanes]
@@ -80,7 +82,7 @@ async def each_column_after_its_hops(dut) -> None:
         await image.write(dut, word)
     addresses = image.rng.choice(image.words, 200).tolist()
     outputs = []
-    for address in [*addresses, *[0] * (RAM_LATENCY + max(image.config.column_hops))]:
+    for address in [*addresses, *[0] * (RAM_LATENCY + max(image.hops))]:
         outputs += await cycle(dut, {"address": address}, "weights")
     image.check(outputs, addresses)
 
@@ -95,6 +97,6 @@ async def what_is_written_is_read_by_all_addresses_that_come_later(dut) -> None:
         for _ in range(1 + int(os.environ["BEHIND"])):
             await cycle(dut, {"address": word})
         outputs = []
-        for address in [word, *[0] * (RAM_LATENCY + max(image.config.column_hops))]:
+        for address in [word, *[0] * (RAM_LATENCY + max(image.hops))]:
             outputs += await cycle(dut, {"address": address}, "weights")
         image.check(outputs, [word])

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from lutterfly.golden.engines import MAC, WINOGRAD, EngineConfigs
+from lutterfly.golden.engines.floorplan import Floorplan
 from lutterfly.golden.numerics.winograd import GROUP
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.winograd import TAP_CONTROL, phased
 
 CONFIG = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, WINOGRAD))
-LANES, WAITS = CONFIG.array.lanes, CONFIG.array_waits
+LANES, WAITS = CONFIG.array.lanes, Floorplan.of(CONFIG).waits
 STEP = step_layout(CONFIG, (MAC, WINOGRAD), ("chain", "winograd"))
 PHASED = phased(STEP)
 #: What becomes of the weights of each step of a group.
