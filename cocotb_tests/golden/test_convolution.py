@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from cocotb_tests.support.oracles.exactness import needs_reference
-from lutterfly.golden.numerics.convolution import Kernels, convolve, matrix_product, patches
+from lutterfly.golden.numerics.convolution import Kernels, convolve, matrix_product
+from lutterfly.golden.numerics.planes import patches
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
@@ -122,6 +123,56 @@ def test_a_type_is_taken_as_far_as_it_is_exact(greatest: int, kind: type) -> Non
     total = kernels.totals(codes, border=0, stride=(1, 1), dilation=(1, 1), pads=(0, 0, 0, 0))
     assert total.dtype == kind
     assert int(total[0, 0, 0]) == (greatest + 2**31) % 2**32 - 2**31
+
+
+@pytest.mark.parametrize("outputs", [2, 3, 8])
+@pytest.mark.parametrize("terms", [63, 64, 65, 511, 512, 2047, 2048, 2049])
+def test_two_sums_in_one_are_exact(terms: int, outputs: int) -> None:
+    """Of +1 and -1: the greatest sums of both, of either sign, and any; also where one number has no room for both."""
+    rng = np.random.default_rng(terms)
+    weights = rng.choice(np.array([-1, 1], np.int8), (outputs, 1, 1, terms))
+    weights[:2] = [[[[1]]], [[[1 - 2 * (outputs % 2)]]]]
+    codes = rng.choice(np.array([-1, 0, 1], np.int8), (2, 3, 5, terms))
+    codes[0, 0, :3] = np.array([1, -1, 0])[:, np.newaxis]
+    bias = rng.integers(-(1 << 30), 1 << 30, outputs).astype(np.int32)
+    bias[:2] = 0
+    kernels = Kernels(weights, bias, most_code=1)
+    found = kernels.totals(codes, border=0, stride=(1, 1), dilation=(1, 1), pads=(0, 0, 0, 0))
+    np.testing.assert_array_equal(found, codes.astype(np.int64) @ weights.reshape(outputs, terms).T + bias)
+
+
+def test_greater_codes_than_announced_are_refused() -> None:
+    kernels = Kernels(np.ones((2, 1, 1, 64), np.int8), np.zeros(2, np.int32), most_code=1)
+    codes = np.ones((1, 1, 64), np.int8)
+    codes[0, 0, 5] = -128
+    with pytest.raises(ValueError, match=r"^codes must be between -1 and 1, not from -128 to 1$"):
+        kernels.totals(codes, border=0, stride=(1, 1), dilation=(1, 1), pads=(0, 0, 0, 0))
+
+
+@pytest.mark.parametrize("grouping", GROUPINGS)
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_several_maps_are_convolved_as_each(count: int, grouping: str) -> None:
+    """Also maps of which a processor's cache holds but a part."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        arrays, options = random_layer(rng, grouping)
+        height, width, channels = arrays["codes"].shape
+        size = (height + 40, width + 90) if seed % 3 == 0 else (height, width)
+        arrays["codes"] = rng.integers(-128, 128, (count, *size, channels), dtype=np.int8)
+        found = convolve(**arrays, **options)
+        for sample, codes in enumerate(arrays["codes"]):
+            np.testing.assert_array_equal(found[sample], _plain(codes, arrays, options))
+
+
+def _plain(codes: np.ndarray, arrays: dict[str, np.ndarray], options: dict) -> np.ndarray:
+    """By a sum over patches in integers."""
+    weights, groups = arrays["weights"].astype(np.int64), options["groups"]
+    window = {name: options[name] for name in ("stride", "dilation", "pads")}
+    seen = patches(codes, kernel=weights.shape[1:3], border=options["zero_point"], **window)
+    seen = (seen.astype(np.int64) - options["zero_point"]).reshape(*seen.shape[:4], groups, -1)
+    of_groups = weights.reshape(groups, -1, *weights.shape[1:])
+    found = np.einsum("hwrcgi,gorci->hwgo", seen, of_groups, optimize=True)
+    return (found.reshape(*found.shape[:2], -1) + arrays["bias"]).astype(np.int32)
 
 
 @needs_reference

@@ -10,12 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ..elements import BINARY_BITS, run_bytes
-from .convolution import patches
+from .planes import Pads, Pair, patches
 
 UInt8 = npt.NDArray[np.uint8]
 Int32 = npt.NDArray[np.int32]
-Pair = tuple[int, int]
-Pads = tuple[int, int, int, int]
 
 
 def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
@@ -49,7 +47,11 @@ def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
 
 def signs(codes: npt.NDArray[np.number]) -> npt.NDArray[np.int8]:
     """+1 for each value that is not negative, else -1: int8[...]."""
-    return np.where(np.asarray(codes) >= 0, np.int8(1), np.int8(-1))
+    codes = np.asarray(codes)
+    if codes.dtype == np.int8:
+        # Shifted, a code is -1 or 0.
+        return codes.view(np.int8) >> np.int8(7) | np.int8(1)
+    return np.where(codes >= 0, np.int8(1), np.int8(-1))
 
 
 def unpack(packed: UInt8, channels: int) -> npt.NDArray[np.int8]:

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+import math
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[Any]
-Int8 = npt.NDArray[np.int8]
+from .planes import CACHED_NUMBERS, Codes, Int8, Pads, Pair, Phases, Window, copied, from_planes, planes, tiles
+
 Int32 = npt.NDArray[np.int32]
 #: Integers, whatever the type.
 Totals = npt.NDArray[np.int32 | np.int64 | np.float32 | np.float64]
-Pair = tuple[int, int]
-Pads = tuple[int, int, int, int]
+#: Output channels, rows and columns.
+Tile = tuple[slice, slice, slice]
 
 #: float32 holds every integer up to this one.
 EXACT_IN_FLOAT32 = 1 << 24
+#: The greatest magnitude of a code.
+MOST_CODE = 128
+#: BLAS takes at least so many columns at a time.
+_COLUMNS = 128
+#: Sums of fewer products are computed as fast as pairs of them are taken apart.
+_LEAST_PAIRED = 64
 
 
 def convolve(
@@ -38,7 +45,8 @@ def convolve(
 
     Parameters
     ----------
-    codes : int8[height, width, channels]
+    codes : int8[..., height, width, channels]
+        Of one map, or of several samples.
     weights : int8[output channels, kernel rows, kernel columns, channels / groups]
     bias : int32[output channels]
     zero_point : int
@@ -50,7 +58,7 @@ def convolve(
 
     Returns
     -------
-    int32[output rows, output columns, output channels]
+    int32[..., output rows, output columns, output channels]
         ``bias + sum((codes - zero_point) * weights)`` over the window, modulo 2**32.
 
     Raises
@@ -74,6 +82,13 @@ class Kernels:
     weights : int8[output channels, kernel rows, kernel columns, channels / groups]
     bias : int32[output channels]
     groups : int
+    most_code : int
+        The greatest magnitude of a code that is convolved.
+
+    Attributes
+    ----------
+    kind : type
+        Of totals: float32, float64 or, where they wrap, int32.
 
     Raises
     ------
@@ -81,71 +96,173 @@ class Kernels:
         As :func:`convolve`.
     """
 
-    def __init__(self, weights: Int8, bias: Int32, groups: int = 1):
+    def __init__(self, weights: Int8, bias: Int32, groups: int = 1, *, most_code: int = MOST_CODE):
         _check_type(weights=(weights, np.int8), bias=(bias, np.int32))
         outputs, rows, columns, channels = weights.shape
         if groups < 1 or outputs % groups:
             raise ValueError(f"groups must divide the {outputs} output channels, not {groups}")
         if bias.shape != (outputs,):
             raise ValueError(f"bias must have the shape ({outputs},), not {bias.shape}")
-        self.weights, self.bias, self.groups, self._kernel = weights, bias, groups, (rows, columns)
-        products = 128 * np.abs(weights, dtype=np.int32).sum(axis=(1, 2, 3), dtype=np.int64)
-        greatest = int((products + np.abs(bias, dtype=np.int64)).max(initial=0))
-        # In whatever order BLAS adds up, no sum of products with codes, and none with the bias, is beyond ``greatest``:
-        # so the type holds each exactly. float64 would round sums of more than 2**38 products.
-        self._kind = np.float32 if greatest <= EXACT_IN_FLOAT32 else np.float64
-        self._wraps = greatest >= 1 << 31
-        self._floats = weights.astype(self._kind)
+        self.weights, self.bias, self.groups, self.most_code = weights, bias, groups, most_code
+        self._kernel = rows, columns
+        products = most_code * np.abs(weights, dtype=np.int32).sum(axis=(1, 2, 3), dtype=np.int64)
+        most, greatest = int(products.max(initial=0)), int((products + np.abs(bias, dtype=np.int64)).max(initial=0))
+        # No sum of products is beyond ``most``, and none with the bias beyond ``greatest``.
+        self._kind = type_of_sums(most)
+        self.kind = np.int32 if greatest >= 1 << 31 else type_of_sums(greatest)
         self._is_apart = channels == 1 < groups
+        self._floats: Codes = weights.astype(self._kind)
+        self._bias: Codes = bias.astype(self.kind).reshape(-1, 1, 1, 1)
+        self._pair_unit = 0 if self._is_apart else _pair_unit(most, weights.shape, groups)
+        self._matrices = self._floats.reshape(groups, outputs // groups, -1)
+        if self._pair_unit:
+            # The last of an odd number of outputs has no partner.
+            first, second = self._matrices[0, : (outputs + 1) // 2], self._matrices[0, (outputs + 1) // 2 :]
+            paired = first.copy()
+            paired[: len(second)] += self._pair_unit * second
+            self._matrices = paired[np.newaxis]
 
     def without(self, zero_point: int) -> Kernels:
         """The kernels whose totals of codes are those of codes less a zero point, where the border is that too."""
         if zero_point == 0:
             return self
         sums = self.weights.sum(axis=(1, 2, 3), dtype=np.int64)
-        return Kernels(self.weights, (self.bias - zero_point * sums).astype(np.int32), self.groups)
+        bias = (self.bias - zero_point * sums).astype(np.int32)
+        return Kernels(self.weights, bias, self.groups, most_code=self.most_code)
 
     def totals(self, codes: Int8, *, border: int, stride: Pair, dilation: Pair, pads: Pads) -> Totals:
-        """What the accumulators hold at last, for a map with a border of a code.
+        """What the accumulators hold at last, for maps with a border of a code.
 
         Parameters
         ----------
-        codes : int8[height, width, channels]
+        codes : int8[..., height, width, channels]
         border : int
         stride, dilation : (vertical, horizontal)
         pads : (top, left, bottom, right)
 
         Returns
         -------
-        float32, float64 or int32[output rows, output columns, output channels]
+        float32, float64 or int32[..., output rows, output columns, output channels]
             ``bias + sum(codes * weights)`` over the window, modulo 2**32. Integers, whatever the type.
 
         Raises
         ------
         TypeError, ValueError
-            As :func:`convolve`.
+            As :func:`convolve`; also if a code is greater than ``most_code``.
+        """
+        return self.apply(
+            lambda total, _: total, codes, self.kind, border=border, stride=stride, dilation=dilation, pads=pads
+        )
+
+    def apply(
+        self,
+        finish: Callable[[Totals, Tile], Codes],
+        codes: Int8,
+        kind: npt.DTypeLike = np.int8,
+        *,
+        border: int,
+        stride: Pair,
+        dilation: Pair,
+        pads: Pads,
+    ) -> Codes:
+        """What becomes of :meth:`totals`, tile by tile, while they are in the processor's cache.
+
+        ``finish`` makes an array of the type ``kind`` and the same shape of the totals [outputs, rows, columns,
+        samples] of each tile, which it may write to; there may be more columns than the tile has.
         """
         _check_type(codes=(codes, np.int8))
         channels = self.weights.shape[-1] * self.groups
         if codes.shape[-1] != channels:
             raise ValueError(f"codes must have the {channels} channels of weights, not {codes.shape[-1]}")
-        found = patches(
-            codes, kernel=self._kernel, stride=stride, dilation=dilation, pads=pads, border=border, kind=self._kind
-        )
-        total = _apart(found, self._floats, self.groups) if self._is_apart else self._by_matrices(found)
-        if self._wraps:
-            return total.astype(np.int64).astype(np.int32) + self.bias
-        total += self.bias
-        return total
+        if self.most_code < MOST_CODE and codes.size and max(-int(codes.min()), int(codes.max())) > self.most_code:
+            raise ValueError(
+                f"codes must be between {-self.most_code} and {self.most_code}, not from {codes.min()} to {codes.max()}"
+            )
+        window = Window.of(codes.shape[-3:-1], self._kernel, stride, dilation, pads, border)
+        stack, outputs = planes(codes), len(self.weights)
+        compute = self._apart if self._is_apart else self._by_matrices
+        result = np.empty((outputs, *window.size, stack.shape[3]), kind)
+        for place, sums in compute(stack, window):
+            if self.kind is np.int32:
+                total = sums.astype(np.int64).astype(np.int32)
+            else:
+                total = sums.astype(self.kind, copy=False)
+            total += self._bias[place[0]]
+            result[place] = finish(total, place)[:, :, : place[2].stop - place[2].start]
+        return from_planes(result, codes.ndim)
 
-    def _by_matrices(self, found: Codes) -> Codes:
-        """Sums [output rows, output columns, output channels] of all groups, a matrix product each."""
-        (height, width, rows, columns, _), groups = found.shape, self.groups
-        taken = found.reshape(height * width, rows * columns, groups, -1).transpose(2, 0, 1, 3)
-        matrices = taken.reshape(groups, height * width, -1)
-        by_group = self._floats.reshape(groups, len(self.weights) // groups, -1).transpose(0, 2, 1)
-        total = matrix_product(matrices, by_group)
-        return total.transpose(1, 0, 2).reshape(height, width, -1)
+    def _by_matrices(self, stack: Int8, window: Window) -> Iterator[tuple[Tile, Totals]]:
+        """Sums of all groups, a matrix product each."""
+        samples, (groups, matrix_rows, terms) = stack.shape[3], self._matrices.shape
+        seen = window.seen(stack, groups)
+        # BLAS takes as many pixels as the cache has room for; what follows has fewer numbers for each, and takes more.
+        at_once = max(CACHED_NUMBERS, _COLUMNS * groups * terms) // (groups * terms * samples)
+        for down, along in tiles(window.size, max(CACHED_NUMBERS // (groups * matrix_rows * samples), at_once)):
+            size = down.stop - down.start, along.stop - along.start
+            total = np.empty((groups, matrix_rows, math.prod(size) * samples), self._kind)
+            of_tile, end = seen[:, :, :, :, down, along], 0
+            for part in tiles(size, at_once):
+                taken = of_tile[:, :, :, :, *part]
+                # What lies in a row is converted at once; else it is cheaper to copy it as codes first.
+                taken = taken if window.stride[1] == 1 else copied(taken)
+                factors = taken.astype(self._kind, order="C").reshape(groups, terms, -1)
+                start, end = end, end + factors.shape[2]
+                matrix_product(self._matrices, factors, out=total[:, :, start:end])
+            if self._pair_unit:
+                total = _unpaired(total[0], self._pair_unit)[: len(self.weights)]
+            yield (slice(0, len(self.weights)), down, along), total.reshape(-1, *size, samples)
+
+    def _apart(self, stack: Int8, window: Window) -> Iterator[tuple[Tile, Totals]]:
+        """Sums where each group has one input channel: matrices would be single columns."""
+        taps = self._floats.reshape(self.groups, -1, *self._kernel)
+        outputs, size = taps.shape[1], taps.itemsize
+        phases = Phases(window, stack.shape[3])
+        alike = [(steps, taps[:, :, rows, columns], first) for rows, columns, first, steps in phases.alike()]
+        for channels, rows, runs in phases.parts(stack, self._kind):
+            count, length = rows.stop - rows.start, phases.run(rows)
+            total = np.zeros((len(runs), outputs, count, *phases.row), self._kind)
+            sums = total.reshape(len(runs), outputs, -1)[..., :length]
+            for number, (steps, own, first) in enumerate(alike):
+                seen = np.ndarray(
+                    (len(runs), length, *own.shape[2:]),
+                    self._kind,
+                    runs,
+                    phases.start(first, rows) * size,
+                    (runs.strides[0], size, *(step * size for step in steps)),
+                )
+                if number:
+                    sums += np.einsum("cpij,coij->cop", seen, own[channels])
+                else:
+                    np.einsum("cpij,coij->cop", seen, own[channels], out=sums)
+            place = slice(channels.start * outputs, channels.stop * outputs), rows, slice(0, window.size[1])
+            yield place, total.reshape(-1, count, *phases.row)
+
+
+def type_of_sums(greatest: int) -> type[np.float32 | np.float64]:
+    """The type that holds sums of integers exactly, whatever the order in which BLAS adds up, if none is beyond
+    ``greatest``. (float64 would round sums of more than 2**38 products of codes.)"""
+    return np.float32 if greatest <= EXACT_IN_FLOAT32 else np.float64
+
+
+def _pair_unit(greatest: int, shape: tuple[int, ...], groups: int) -> int:
+    """What the weights of a second output are multiplied by so that one sum holds both; 0 where none is exact.
+
+    ``first + unit * second``, of sums that are at most ``greatest``: below half a unit, the first one does not reach
+    the second.
+    """
+    unit = 1 << (2 * greatest).bit_length()
+    is_worth_it = groups == 1 < shape[0] and math.prod(shape[1:]) >= _LEAST_PAIRED
+    return unit if is_worth_it and greatest * (1 + unit) <= EXACT_IN_FLOAT32 else 0
+
+
+def _unpaired(total: Codes, unit: int) -> Codes:
+    """The sums [outputs, ...] of pairs [outputs / 2, ...]: first all first ones."""
+    found = np.empty((2, *total.shape), total.dtype)
+    np.multiply(total, total.dtype.type(1 / unit), out=found[1])
+    np.rint(found[1], out=found[1])
+    np.multiply(found[1], total.dtype.type(-unit), out=found[0])
+    found[0] += total
+    return found.reshape(-1, *total.shape[1:])
 
 
 def _check_type(**arrays: tuple[Codes, type]) -> None:
@@ -154,7 +271,7 @@ def _check_type(**arrays: tuple[Codes, type]) -> None:
             raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
 
 
-def matrix_product(left: Codes, right: Codes) -> Codes:
+def matrix_product(left: Codes, right: Codes, out: Codes | None = None) -> Codes:
     """Multiply matrices whose sums the type holds exactly.
 
     Parameters
@@ -163,6 +280,8 @@ def matrix_product(left: Codes, right: Codes) -> Codes:
         Integers.
     right : float[..., terms, columns]
         Integers.
+    out : float[..., rows, columns] or None
+        Where the sums go.
 
     Returns
     -------
@@ -177,7 +296,7 @@ def matrix_product(left: Codes, right: Codes) -> Codes:
     # BLAS computes on lanes of a vector that belong to no element, whatever they hold: the flag of an invalid operation
     # says nothing about the sums, and warned of right ones (numpy issue 24067 is a case). So the sums are looked at.
     with np.errstate(invalid="ignore"):
-        product = left @ right
+        product = np.matmul(left, right, out=out)
     if not np.isfinite(product).all():
         raise FloatingPointError("a matrix product of integers is not finite: report this with the versions of numpy")
     return product
@@ -190,86 +309,7 @@ def _touch_buffer() -> None:
     Its kernels fetch ahead, beyond what they have written. On a processor of AMD (family 23) this costs so much where
     pages of the buffer have never been touched that products take three times as long. Blocks have up to 320 rows.
     """
-    np.ones((32, 400), np.float32) @ np.ones((400, 400), np.float32)
-
-
-def _apart(found: Codes, kernels: Codes, groups: int) -> Codes:
-    """Sums as of matrices, where each group has one input channel: matrices would be single columns."""
-    height, width, rows, columns, _ = found.shape
-    # [kernel rows, kernel columns, groups, output channels of a group]
-    taps = kernels.reshape(groups, -1, rows, columns).transpose(2, 3, 0, 1)
-    if height * width < rows * columns:
-        return np.einsum("hwrcg,rcgo->hwgo", found, taps).reshape(height, width, -1)
-    # Inner loops are as long as a row, where they can be.
-    taps = np.ascontiguousarray(np.broadcast_to(taps[:, :, np.newaxis], (rows, columns, width, *taps.shape[2:])))
-    total = found[:, :, 0, 0, :, np.newaxis] * taps[0, 0]
-    product = np.empty_like(total)
-    for row, column in list(np.ndindex(rows, columns))[1:]:
-        total += np.multiply(found[:, :, row, column, :, np.newaxis], taps[row, column], out=product)
-    return total.reshape(height, width, -1)
-
-
-def patches(
-    codes: Codes,
-    *,
-    kernel: Pair,
-    stride: Pair,
-    dilation: Pair,
-    pads: Pads,
-    border: int,
-    kind: npt.DTypeLike = np.int8,
-) -> Codes:
-    """What the window sees at each position.
-
-    Parameters
-    ----------
-    codes : int8[height, width, channels]
-    kernel, stride, dilation : (vertical, horizontal)
-    pads : (top, left, bottom, right)
-    border : int
-        Code of the borders.
-    kind : type
-        Of the result.
-
-    Returns
-    -------
-    kind[output rows, output columns, kernel rows, kernel columns, channels]
-        A view: not to be written.
-
-    Raises
-    ------
-    ValueError
-        If the kernel is larger than the map with its borders, a size is out of range, or the border is not an
-        int8 code.
-    """
-    if not -128 <= border <= 127:
-        raise ValueError(f"border must be between -128 and 127, not {border}")
-    sizes = (("kernel", kernel, 1), ("stride", stride, 1), ("dilation", dilation, 1), ("pads", pads, 0))
-    for name, value, least in sizes:
-        if min(value) < least:
-            raise ValueError(f"{name} must be at least {least}, not {value}")
-    top, left, bottom, right = pads
-    height, width, channels = codes.shape
-    padded = codes.astype(kind, order="C")
-    if any(pads):
-        padded = np.full((top + height + bottom, left + width + right, channels), border, kind)
-        padded[top : top + height, left : left + width] = codes
-    extent = tuple(d * (size - 1) + 1 for size, d in zip(kernel, dilation, strict=True))
-    if extent[0] > padded.shape[0] or extent[1] > padded.shape[1]:
-        raise ValueError(
-            f"kernel must be at most the map with its borders {padded.shape[:2]}, not {extent} with its dilation"
-        )
-    counts = ((whole - part) // step + 1 for whole, part, step in zip(padded.shape, extent, stride, strict=False))
-    down, along, between = padded.strides
-    # What ``as_strided`` gives, in a tenth of its time.
-    found = np.ndarray(
-        (*counts, *kernel, channels),
-        padded.dtype,
-        padded,
-        strides=(stride[0] * down, stride[1] * along, dilation[0] * down, dilation[1] * along, between),
-    )
-    found.flags.writeable = False
-    return found
+    np.ones((320, 400), np.float32) @ np.ones((400, 800), np.float32)
 
 
 # Pooling of int8 codes.
@@ -287,13 +327,14 @@ def pool_maximum(
 
     Parameters
     ----------
-    codes : int8[height, width, channels]
+    codes : int8[..., height, width, channels]
+        Of one map, or of several samples.
     kernel, stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
 
     Returns
     -------
-    int8[output rows, output columns, channels]
+    int8[..., output rows, output columns, channels]
         ``max(codes[window])``, with borders of -128.
 
     Raises
@@ -306,7 +347,17 @@ def pool_maximum(
     codes = np.asarray(codes)
     if codes.dtype != np.int8:
         raise TypeError(f"codes must be int8, not {codes.dtype}")
-    return patches(codes, kernel=kernel, stride=stride, dilation=dilation, pads=pads, border=-128).max(axis=(2, 3))
+    window, stack = Window.of(codes.shape[-3:-1], kernel, stride, dilation, pads, -128), planes(codes)
+    result = np.empty((len(stack), *window.size, stack.shape[3]), np.int8)
+    phases = Phases(window, stack.shape[3])
+    for channels, rows, runs in phases.parts(stack, np.int8):
+        greatest = np.full((len(runs), rows.stop - rows.start, *phases.row), -128, np.int8)
+        found = greatest.reshape(len(runs), -1)[:, : phases.run(rows)]
+        for tap in np.ndindex(kernel):
+            start = phases.start(tap, rows)
+            np.maximum(found, runs[:, start : start + found.shape[1]], out=found)
+        result[channels, rows] = greatest[:, :, : window.size[1]]
+    return from_planes(result, codes.ndim)
 
 
 def average_multiplier(input_scale: float, output_scale: float, elements: int) -> np.float32:

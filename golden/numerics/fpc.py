@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +38,28 @@ GROWTH_SHIFTS = (0, 1)
 
 Int16 = npt.NDArray[np.int16]
 Float32 = npt.NDArray[np.float32]
+
+
+class FloatStage(NamedTuple):
+    """A stage in float32.
+
+    Attributes
+    ----------
+    partners : int64[width]
+        The index of each value's other one.
+    own, cross : float32[width, 1] or None
+        None where all are one.
+    scale : float32
+        What their sum is multiplied by.
+    growth : float
+        How many times as great as what enters a result may be, before it is rounded.
+    """
+
+    partners: npt.NDArray[np.int64]
+    own: Float32 | None
+    cross: Float32 | None
+    scale: np.float32
+    growth: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +119,17 @@ class Stages:
             raise ValueError(f"input_shift must be between 0 and {MOST_INPUT_SHIFT}, not {self.input_shift}")
 
     @cached_property
-    def float_weights(self) -> list[tuple[npt.NDArray[np.int64], Float32 | None, Float32 | None]]:
-        """For each stage the indices of partners, and own and cross weights float32[width, 1] with what the stage
-        divides by; None where all are one."""
-        indices = np.arange(self.pattern.width)
-        return [
-            (indices ^ distance, _in_float(own, FRACTION_BITS + shift), _in_float(cross, FRACTION_BITS + shift))
-            for distance, own, cross, shift in zip(
-                self.pattern.distances, self.own, self.cross, self.growth_shifts, strict=True
-            )
-        ]
+    def float_weights(self) -> list[FloatStage]:
+        """What each stage does in float32, see ``fpc_float.py``."""
+        indices, found = np.arange(self.pattern.width), []
+        for distance, own, cross, shift in zip(
+            self.pattern.distances, self.own, self.cross, self.growth_shifts, strict=True
+        ):
+            magnitudes = np.abs(own, dtype=np.int32) + np.abs(cross, dtype=np.int32)
+            factors = _in_float(own, FRACTION_BITS), _in_float(cross, FRACTION_BITS)
+            growth = int(magnitudes.max()) / (UNIT_WEIGHT << shift)
+            found.append(FloatStage(indices ^ distance, *factors, np.float32(2.0**-shift), growth))
+        return found
 
     def _check_count(self, name: str, values: tuple) -> None:
         if len(values) != self.pattern.stages:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .convolution import Int8
 from .fpc import GREATEST_VALUE, LEAST_VALUE, Finish, Stages
+from .planes import Int8, memory_order
 from .requant import requantise_float
 
 Float32 = npt.NDArray[np.float32]
@@ -26,6 +26,7 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     Parameters
     ----------
     codes : int8[..., inputs]
+        Fastest where the pixels of a channel lie side by side in memory.
     zero_point : int
         Of ``codes``.
     stages : Stages
@@ -37,37 +38,55 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     int8[..., outputs]
         See :func:`.functions.fast_pointwise`.
     """
-    pixels = codes.reshape(-1, codes.shape[-1])
-    result = np.empty((len(pixels), len(finish.bias)), np.int8)
-    count = max(1, _VALUES // stages.pattern.width)
-    for first in range(0, len(pixels), count):
+    # The pixels as they lie in memory, whatever order their axes have.
+    axes, pattern = memory_order(codes[..., 0]), stages.pattern
+    pixels = codes.transpose(-1, *axes).reshape(codes.shape[-1], -1)
+    result = np.empty((len(finish.bias), pixels.shape[1]), np.int8)
+    count = min(max(1, _VALUES // pattern.width), max(1, pixels.shape[1]))
+    # What enters a stage is needed no longer than up to the next one, unless it is skipped to another. The last one
+    # is for products.
+    buffers = np.empty(((pattern.stages + 1 if pattern.skips else 2) + 1, pattern.width * count), np.float32)
+    for first in range(0, pixels.shape[1], count):
         part = slice(first, first + count)
-        result[part] = _of_pixels(pixels[part], zero_point, stages, finish)
-    return result.reshape(*codes.shape[:-1], -1)
+        result[:, part] = _of_pixels(pixels[:, part], zero_point, stages, finish, buffers)
+    return result.reshape(-1, *(codes.shape[axis] for axis in axes)).transpose(*np.argsort(axes) + 1, 0)
 
 
-def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
-    """The codes int8[pixels, outputs] of int8[pixels, inputs]; between, a row is a channel of all pixels."""
+def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish, buffers: Float32) -> Int8:
+    """The codes int8[outputs, pixels] of int8[inputs, pixels]."""
     pattern = stages.pattern
-    values = np.zeros((pattern.width, len(codes)), np.float32)
-    values[: pattern.inputs] = codes.T
+    shape = pattern.width, codes.shape[1]
+    *entering, product = (buffer[: shape[0] * shape[1]].reshape(shape) for buffer in buffers)
+    values = entering[0]
+    values[: pattern.inputs] = codes
     values[: pattern.inputs] -= zero_point
-    values *= 1 << stages.input_shift
-    # Whole arrays: numpy's extremes take four times as long with a number.
-    least, greatest = (np.full(values.shape, limit, np.float32) for limit in (LEAST_VALUE, GREATEST_VALUE))
-    entering = [values]
-    for stage, (partners, own, cross) in enumerate(stages.float_weights):
-        before = entering[-1]
-        total = before.take(partners, axis=0)
+    values[pattern.inputs :] = 0
+    if stages.input_shift:
+        values *= 1 << stages.input_shift
+    greatest = [255.0 * (1 << stages.input_shift)]
+    for stage, (partners, own, cross, scale, growth) in enumerate(stages.float_weights):
+        before, total = values, entering[(stage + 1) % len(entering)]
+        # Rows that are copied take less time than rows that are read in another order. (Where an index may be wrong,
+        # numpy copies to another array first.)
+        before.take(partners, axis=0, out=total, mode="clip")
         if cross is not None:
             total *= cross
-        total += before if own is None else before * own
+        total += before if own is None else np.multiply(before, own, out=product)
+        if scale != 1:
+            total *= scale
         np.rint(total, out=total)
+        most = growth * greatest[-1] + 1
         for first, last in pattern.skips:
             if last == stage:
                 total += entering[first]
-        np.maximum(total, least, out=total)
-        entering.append(np.minimum(total, greatest, out=total))
-    kept = entering[-1][: pattern.outputs]
+                most += greatest[first]
+        # As long as no values reach the limits, nothing needs to be clipped.
+        if most > GREATEST_VALUE:
+            total.clip(LEAST_VALUE, GREATEST_VALUE, out=total)
+        greatest.append(min(most, -LEAST_VALUE))
+        values = total
+    kept = values[: pattern.outputs]
     kept += finish.bias[:, np.newaxis]
-    return requantise_float(kept, finish.scale[:, np.newaxis], finish.zero_point, finish.low, finish.high).T
+    return requantise_float(
+        kept, finish.scale[:, np.newaxis], finish.zero_point, finish.low, finish.high, overwrite=True
+    )

@@ -227,6 +227,8 @@ def requantise_float(
     zero_point: int,
     low: int = -128,
     high: int = 127,
+    *,
+    overwrite: bool = False,
 ) -> npt.NDArray[np.int8]:
     """Scale, round, add the zero point and clamp.
 
@@ -238,6 +240,8 @@ def requantise_float(
         Scales, finite and not negative; or what else fits the shape of ``total``.
     zero_point, low, high : int
         int8 codes, ``low <= high``.
+    overwrite : bool
+        Whether ``total`` may be written to, which takes less time.
 
     Returns
     -------
@@ -255,8 +259,9 @@ def requantise_float(
         raise TypeError(f"multiplier must be float32, not {multiplier.dtype}")
     # A product may be infinite, which is clamped as well, or vanish.
     with np.errstate(over="ignore", under="ignore"):
-        scaled = total.astype(np.float32)
+        scaled = total.astype(np.float32, copy=not overwrite)
         scaled *= multiplier
     np.rint(scaled, out=scaled)
-    scaled += np.float32(zero_point)
-    return np.clip(scaled, low, high, out=scaled).astype(np.int8)
+    if zero_point:
+        scaled += np.float32(zero_point)
+    return scaled.clip(low, high, out=scaled).astype(np.int8)

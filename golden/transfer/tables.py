@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..isa import TABLE_BYTES
-from ..numerics.convolution import Int8
+from ..numerics.planes import Int8, memory_order
 from .schemes import Codes, Float32, Scheme, name_of
 
 
@@ -44,7 +44,30 @@ def apply_table(codes: Int8, table: Int8) -> Int8:
             raise TypeError(f"{name} must be int8, not {array.dtype}")
     if table.shape != (TABLE_BYTES,):
         raise ValueError(f"table must have the shape ({TABLE_BYTES},), not {table.shape}")
-    return table[codes.astype(np.intp) + 128]
+    axes = memory_order(codes)
+    # As unsigned numbers, codes that are not negative come first.
+    found = np.roll(table, TABLE_BYTES // 2).take(codes.view(np.uint8).transpose(axes))
+    return found.transpose(np.argsort(axes))
+
+
+def apply_pair_table(first: Int8, second: Int8, table: Int8) -> Int8:
+    """Look every pair of codes up.
+
+    Parameters
+    ----------
+    first, second : int8[...]
+        Of shapes that go together.
+    table : int8[256, 256]
+        Indexed by both codes plus 128.
+
+    Returns
+    -------
+    int8[...]
+        ``table[first + 128, second + 128]``.
+    """
+    pairs = first.view(np.uint8).astype(np.uint16) << 8 | second.view(np.uint8)
+    axes, half = memory_order(pairs), TABLE_BYTES // 2
+    return np.roll(table, (half, half), (0, 1)).reshape(-1).take(pairs.transpose(axes)).transpose(np.argsort(axes))
 
 
 # Tables of which half is stored: the entries on one side of the middle give those on the other.

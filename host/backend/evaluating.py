@@ -10,17 +10,17 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 
 from ..graph import Graph, Int8
-from ..graph.evaluate import evaluate
+from ..graph.evaluate import outputs_of
 from .workers import Sample, Workers
 
 #: As long as a process takes to start: who waits for that in vain has waited twice as long as without.
 PATIENCE_SECONDS = 0.5
-#: What a process is given at a time takes about so long, and is at most so many samples: to hand it over takes less.
-PORTION_SECONDS, PORTION_SAMPLES = 0.02, 64
+#: What is evaluated together takes about so long, and is at most so many samples: handing them over takes less.
+PORTION_SECONDS, PORTION_SAMPLES = 0.1, 64
 
 
 def evaluate_all(graph: Graph, samples: Iterable[Sample]) -> Iterator[list[Int8]]:
-    """The graph's outputs for each sample, in order, by :func:`.evaluate.evaluate`.
+    """The graph's outputs for each sample, in order, by :func:`.evaluate.outputs_of`.
 
     Parameters
     ----------
@@ -38,20 +38,16 @@ def evaluate_all(graph: Graph, samples: Iterable[Sample]) -> Iterator[list[Int8]
     ChildProcessError
         If a process ends by itself.
     """
-    left, spent = iter(samples), 0.0
-    for count, sample in enumerate(left, 1):
+    left, spent, size = iter(samples), 0.0, 1
+    while portion := list(itertools.islice(left, size)):
         began = time.perf_counter()
-        outputs = outputs_of(graph, sample)
-        spent += time.perf_counter() - began
-        yield outputs
+        outputs = outputs_of(graph, portion)
+        took = time.perf_counter() - began
+        yield from outputs
+        # Together, samples take less time each.
+        size, spent = min(2 * size, _portion(took / len(portion))), spent + took
         if spent > PATIENCE_SECONDS:
-            yield from _in_processes(graph, left, seconds_each=spent / count)
-
-
-def outputs_of(graph: Graph, sample: Sample) -> list[Int8]:
-    """The graph's outputs for one sample."""
-    values = evaluate(graph, dict(zip(graph.inputs, sample, strict=True)))
-    return [values[name] for name in graph.outputs]
+            yield from _in_processes(graph, left, size)
 
 
 def processor_cores() -> int:
@@ -59,14 +55,21 @@ def processor_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _in_processes(graph: Graph, samples: Iterator[Sample], *, seconds_each: float) -> Iterator[list[Int8]]:
+def _portion(seconds_each: float) -> int:
+    """How many samples that take so long each make a portion: a power of two, of which copies take the least time."""
+    most = max(1, min(PORTION_SAMPLES, int(PORTION_SECONDS / seconds_each)))
+    return 1 << most.bit_length() - 1
+
+
+def _in_processes(graph: Graph, samples: Iterator[Sample], size: int) -> Iterator[list[Int8]]:
+    """In portions of ``size``, as long as there are several samples and processor cores."""
     cores = processor_cores()
     first = list(itertools.islice(samples, 2))
-    if cores == 1 or len(first) < 2:
-        yield from (outputs_of(graph, sample) for sample in itertools.chain(first, samples))
-        return
-    size = max(1, min(PORTION_SAMPLES, int(PORTION_SECONDS / seconds_each)))
     samples, pending = itertools.chain(first, samples), deque()
+    if cores == 1 or len(first) < 2:
+        while portion := list(itertools.islice(samples, size)):
+            yield from outputs_of(graph, portion)
+        return
     with contextlib.closing(Workers(graph, cores)) as workers:
         while portion := list(itertools.islice(samples, size)):
             pending.append(workers.submit(portion))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 
-from .evaluating import outputs_of
+from ..graph.evaluate import outputs_of
 
 
 def serve() -> None:
@@ -18,7 +18,7 @@ def serve() -> None:
         while True:
             portion = pickle.load(requests)
             try:
-                answer = [outputs_of(graph, sample) for sample in portion]
+                answer = outputs_of(graph, portion)
             except (TypeError, ValueError, MemoryError) as error:
                 answer = error
             answers.write(pickle.dumps(answer))

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ...golden.numerics.planes import from_planes, planes
 from .boxes import MOST_PIECES, channel_runs, cost_of, pieces_of
 from .geometry import WHOLE, ChannelRule, Int8, Phase, Place, Selection, Shape, Tensor, Views, Window, looked_up
 from .layer import Layer
@@ -57,16 +58,18 @@ class Rearrange(Layer):
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """Every piece at its place."""
         height, width, channels = tensors[self.output].shape
-        result = np.empty((height, width, channels), np.int8)
+        given = [values[name] for name in self.inputs]
+        stacks = [planes(codes) for codes in given]
+        result = np.empty((channels, height, width, stacks[0].shape[3]), np.int8)
         for part in self.pieces:
             rows, columns = part.within(range(height), range(width))
-            places = np.ix_(part.written.rows(rows), part.written.columns(columns), part.targets)
+            places = np.ix_(part.targets, part.written.rows(rows), part.written.columns(columns))
             if part.code is not None:
                 result[places] = part.code
                 continue
-            taken = values[self.inputs[part.source]][tuple(part.elements(rows, columns))]
-            result[places] = looked_up(taken, part.table)
-        return {self.output: result}
+            row, column, channel = part.elements(rows, columns).transpose(0, 3, 1, 2)
+            result[places] = looked_up(stacks[part.source][channel, row, column], part.table)
+        return {self.output: from_planes(result, given[0].ndim)}
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
         """Its pieces."""
@@ -216,7 +219,7 @@ class Concat(Layer):
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """All inputs, each through its table."""
         parts = zip((values[name] for name in self.inputs), self.tables, strict=True)
-        return {self.output: np.concatenate([looked_up(part, table) for part, table in parts], axis=2)}
+        return {self.output: np.concatenate([looked_up(part, table) for part, table in parts], axis=-1)}
 
     @property
     def input_tables(self) -> tuple[Int8 | None, ...]:
@@ -272,7 +275,7 @@ class Slice(Layer):
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """Some channels of its input."""
-        return {self.output: values[self.input][:, :, self.first : self.first + self.channels]}
+        return {self.output: values[self.input][..., self.first : self.first + self.channels]}
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
         """The only one."""

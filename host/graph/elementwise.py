@@ -5,15 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from ...golden.elements import BINARY_BITS
-from ...golden.numerics.addition import add
+from ...golden.numerics.addition import PAIRS, add
 from ...golden.numerics.convolution import pool_maximum
 from ...golden.numerics.multiplication import ProductScaling, multiply
+from ...golden.transfer.tables import apply_pair_table
 from .geometry import CodeFinish, Int8, Shape, Tensor, Window, composed
 from .layer import Channelwise
 
@@ -119,17 +121,13 @@ class Add(Channelwise):
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """The sum of both entries."""
         first, second = (values[name] for name in self.inputs)
-        result = add(
-            first,
-            second,
-            self.first,
-            self.second,
-            self.fraction,
-            offset=self.offset,
-            low=self.finish.low,
-            high=self.finish.high,
-        )
-        return self.finished(result, tensors)
+        return self.finished(apply_pair_table(first, second, self._of_pairs), tensors)
+
+    @cached_property
+    def _of_pairs(self) -> Int8:
+        """int8[256, 256]: of every pair of codes."""
+        low, high = self.finish.low, self.finish.high
+        return add(*PAIRS, self.first, self.second, self.fraction, offset=self.offset, low=low, high=high)
 
 
 # The greater of two tensors' elements.
@@ -186,9 +184,13 @@ class Multiply(Channelwise):
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """The product of the codes less their zero points."""
         first, second = (values[name] for name in self.inputs)
-        limits = self.finish.low, self.finish.high
-        result = multiply(first, second, self.zero_points, self.scaling, low=limits[0], high=limits[1])
-        return self.finished(result, tensors)
+        return self.finished(apply_pair_table(first, second, self._of_pairs), tensors)
+
+    @cached_property
+    def _of_pairs(self) -> Int8:
+        """int8[256, 256]: of every pair of codes."""
+        low, high = self.finish.low, self.finish.high
+        return multiply(*PAIRS, self.zero_points, self.scaling, low=low, high=high)
 
     def of_rows(self, rows: range, height: int) -> Multiply:
         """The vector is for as many rows as there are."""

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from ...golden.numerics.planes import from_planes, planes
 from ..model.model import Model
 from . import Graph, Int8, Layer, Tensor, View
 from .geometry import from_codes, looked_up, to_codes
 
+#: Axes of the codes of several samples.
+_SEVERAL = 4
+
 
 def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:
-    """Evaluate all layers.
+    """Evaluate all layers, for one sample or for several at once.
 
     Parameters
     ----------
     graph : Graph
-    inputs : mapping of str to int8[height, width, channels]
-        Codes of every input of the graph.
+    inputs : mapping of str to int8[..., height, width, channels]
+        Codes of every input of the graph; of several samples they begin with an axis for these.
 
     Returns
     -------
-    dict of str to int8[height, width, channels]
+    dict of str to int8[..., height, width, channels]
         Codes of every tensor, fused ones and inputs included.
 
     Raises
@@ -34,12 +38,46 @@ def evaluate(graph: Graph, inputs: Mapping[str, Int8]) -> dict[str, Int8]:
     if inputs.keys() != set(graph.inputs):
         raise ValueError(f"inputs must be {sorted(graph.inputs)}, not {sorted(inputs)}")
     for name, codes in inputs.items():
-        if codes.shape != graph.tensors[name].shape:
-            raise ValueError(f"{name} must have the shape {graph.tensors[name].shape}, not {codes.shape}")
-    values = dict(inputs)
+        _check_shape(graph, name, codes.shape[-3:] if codes.ndim == _SEVERAL else codes.shape)
+    # In memory as layers take them in the least time, and give them.
+    values = {name: from_planes(np.ascontiguousarray(planes(codes)), codes.ndim) for name, codes in inputs.items()}
     for layer in graph.layers:
         values |= layer.evaluate(values, graph.tensors)
     return values
+
+
+def outputs_of(graph: Graph, samples: Sequence[Sequence[Int8]]) -> list[list[Int8]]:
+    """Codes of the graph's outputs for each sample, all of which are evaluated together.
+
+    Parameters
+    ----------
+    graph : Graph
+    samples : sequence of sequences of int8[height, width, channels]
+        At least one: codes of the graph's inputs.
+
+    Returns
+    -------
+    list of lists of int8[height, width, channels]
+
+    Raises
+    ------
+    ValueError
+        If the shapes are not those of the graph's inputs.
+    """
+    stacks = {}
+    for name, given in zip(graph.inputs, zip(*samples, strict=True), strict=True):
+        for codes in given:
+            _check_shape(graph, name, codes.shape)
+        stacks[name] = from_planes(np.stack([codes.transpose(2, 0, 1) for codes in given], axis=-1), _SEVERAL)
+    values = evaluate(graph, stacks)
+    outputs = [np.ascontiguousarray(values[name]) for name in graph.outputs]
+    return [list(of_sample) for of_sample in zip(*outputs, strict=True)]
+
+
+def _check_shape(graph: Graph, name: str, shape: tuple[int, ...]) -> None:
+    wanted = graph.tensors[name].shape
+    if shape != wanted:
+        raise ValueError(f"{name} must have the shape {wanted}, not {shape}")
 
 
 def to_onnx(view: View, codes: Int8) -> np.ndarray:

@@ -111,14 +111,14 @@ class Layer(ABC):
 
         Parameters
         ----------
-        values : mapping of str to int8[height, width, channels]
-            Codes of its inputs.
+        values : mapping of str to int8[..., height, width, channels]
+            Codes of its inputs, of one sample or of several.
         tensors : mapping of str to Tensor
             Of the graph.
 
         Returns
         -------
-        dict of str to int8[height, width, channels]
+        dict of str to int8[..., height, width, channels]
             Its output, and the tensor in front of a fused table.
         """
 
@@ -290,7 +290,7 @@ class Finished(Layer):
         return dataclasses.replace(self, output=output, finish=self.finish.after(self.output, table))
 
     def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """What it gives, by what it computes: int8[height, width, channels] of both by their names."""
+        """What it gives, by what it computes: int8[..., height, width, channels] of both by their names."""
         output = looked_up(codes, self.table)
         if tensors[self.output].bits == BINARY_BITS:
             output = signs(output)

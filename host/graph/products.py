@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...golden.elements import CODE_BITS
-from ...golden.numerics.convolution import Int32, Kernels, Totals, convolve
+from ...golden.numerics.convolution import MOST_CODE, Int32, Kernels, Tile, Totals, matrix_product, type_of_sums
 from ...golden.numerics.fpc import Finish, Stages
 from ...golden.numerics.fpc_float import fast_pointwise_float
 from ...golden.numerics.requant import requantise_float
@@ -42,6 +43,9 @@ class Product(Finished):
     multiplier: npt.NDArray[np.float32]
     groups: int
 
+    #: The greatest magnitude of a code of its input.
+    most_code: ClassVar[int] = MOST_CODE
+
     @cached_property
     def _kernels(self) -> dict[int, Kernels]:
         """By the zero point of the input: as many as are needed."""
@@ -57,20 +61,28 @@ class Product(Finished):
     ) -> dict[str, Int8]:
         """The sums of codes less a zero point, over a border of another code, requantised."""
         if zero_point not in self._kernels:
-            self._kernels[zero_point] = Kernels(self.weights, self.bias, self.groups).without(zero_point)
+            kernels = Kernels(self.weights, self.bias, self.groups, most_code=self.most_code)
+            self._kernels[zero_point] = kernels.without(zero_point)
         codes, window = values[self.input], self.window
-        sums = self._kernels[zero_point].totals(
-            codes, border=border, stride=window.stride, dilation=window.dilation, pads=window.pads
+        scales = self.scales(codes.shape[-3:-1])
+        codes_of = functools.partial(self.requantised, scales=scales, zero_point=tensors[self.inner].zero_point)
+        found = self._kernels[zero_point].apply(
+            codes_of, codes, border=border, stride=window.stride, dilation=window.dilation, pads=window.pads
         )
-        return self.finished(self.requantised(sums, codes.shape[:2], tensors[self.inner].zero_point), tensors)
+        return self.finished(found, tensors)
 
-    def requantised(self, sums: Totals, size: tuple[int, int], zero_point: int) -> Int8:
-        """Codes with a zero point of sums [rows, columns, outputs] over an input of ``size`` rows and columns."""
-        return self.scaled(sums, self.multiplier, zero_point)
+    def scales(self, size: tuple[int, int]) -> npt.NDArray[np.float32]:
+        """From sum to code, over an input of ``size`` rows and columns: float32[outputs, rows or 1, columns or 1]."""
+        return self.multiplier[:, np.newaxis, np.newaxis]
 
-    def scaled(self, sums: Totals, multiplier: npt.NDArray[np.float32], zero_point: int) -> Int8:
-        """Codes of sums that have their bias."""
-        return requantise_float(sums, multiplier, zero_point, self.finish.low, self.finish.high)
+    def requantised(self, sums: Totals, place: Tile, *, scales: npt.NDArray[np.float32], zero_point: int) -> Int8:
+        """Codes with a zero point of the sums [outputs, rows, columns, samples] of a tile, which are written over."""
+        whole = scales.shape[1:] == (1, 1)
+        multiplier = scales[place[0]] if whole else scales[place]
+        # There may be columns beyond those of the tile.
+        taken = sums if whole else sums[:, :, : multiplier.shape[2]]
+        limits = self.finish.low, self.finish.high
+        return requantise_float(taken, multiplier[..., np.newaxis], zero_point, *limits, overwrite=True)
 
     def counts_border(self, code: int) -> bool:
         """The zero point, whatever it is: it adds nothing to a sum."""
@@ -289,18 +301,18 @@ class AveragePool(UnitProduct):
         """The geometry."""
         return f" {self.window.text}"
 
-    def requantised(self, sums: Totals, size: tuple[int, int], zero_point: int) -> Int8:
+    def scales(self, size: tuple[int, int]) -> npt.NDArray[np.float32]:
         """By the elements in the input, where a border does not count.
 
         A border holds the zero point, which adds nothing to a sum: only what that is divided by differs.
         """
         if not self.multipliers:
-            return super().requantised(sums, size, zero_point)
-        counts, result = self.window.counts(*size), np.empty(sums.shape, np.int8)
+            return super().scales(size)
+        counts = self.window.counts(*size)
+        found = np.empty(counts.shape, np.float32)
         for count, multiplier in self.multipliers.items():
-            members = counts == count
-            result[members] = self.scaled(sums[members], np.full(self.channels, multiplier), zero_point)
-        return result
+            found[counts == count] = multiplier
+        return np.broadcast_to(found, (self.channels, *found.shape))
 
     def counts_border(self, code: int) -> bool:
         """Unless its border does not count."""
@@ -335,6 +347,8 @@ class BinaryConvolution(Convolution):
     pad : int
         What the border counts as: +1, -1, or 0 for nothing.
     """
+
+    most_code: ClassVar[int] = 1
 
     pad: int = field(kw_only=True)
 
@@ -448,9 +462,11 @@ class MatrixProduct(Finished):
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """The sums, requantised."""
-        matrix = values[self.inputs[1]].reshape(-1)[self.order]
-        bias = np.zeros(len(matrix), np.int32)
-        sums = convolve(values[self.input], matrix[:, None, None], bias, zero_point=0)
+        codes, other = (values[name] for name in self.inputs)
+        kind = type_of_sums(MOST_CODE**2 * self.order.shape[1])
+        matrices = other.reshape(*other.shape[:-3], -1)[..., self.order].astype(kind)
+        pixels = codes.reshape(*codes.shape[:-3], -1, codes.shape[-1]).astype(kind)
+        sums = matrix_product(pixels, matrices.swapaxes(-1, -2)).reshape(*codes.shape[:-1], -1)
         zero_point = tensors[self.inner].zero_point
-        codes = requantise_float(sums, self.multiplier, zero_point, self.finish.low, self.finish.high)
-        return self.finished(codes, tensors)
+        limits = self.finish.low, self.finish.high
+        return self.finished(requantise_float(sums, self.multiplier, zero_point, *limits, overwrite=True), tensors)

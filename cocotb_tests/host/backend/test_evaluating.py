@@ -18,9 +18,10 @@ from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.examples import digits
 from lutterfly.host import InferenceSession
 from lutterfly.host.backend import evaluating, workers
-from lutterfly.host.backend.evaluating import evaluate_all, outputs_of
+from lutterfly.host.backend.evaluating import evaluate_all
 from lutterfly.host.backend.workers import Workers
 from lutterfly.host.graph import Graph, Window
+from lutterfly.host.graph.evaluate import outputs_of
 
 SHAPE = (3, 3, 5)
 PATIENCE_S = 120
@@ -61,7 +62,7 @@ def have_ended(processes: list[subprocess.Popen]) -> bool:
 def test_processes_give_the_same_in_order(started: list[subprocess.Popen], count: int) -> None:
     graph, samples = graph_of(), samples_of(count)
     found = list(evaluate_all(graph, iter(samples)))
-    expected = [outputs_of(graph, sample) for sample in samples]
+    expected = [outputs_of(graph, [sample])[0] for sample in samples]
     assert len(found) == count
     for mine, other in zip(found, expected, strict=True):
         assert [codes.tobytes() for codes in mine] == [codes.tobytes() for codes in other]

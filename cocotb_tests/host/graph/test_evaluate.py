@@ -7,11 +7,15 @@ import re
 import numpy as np
 import pytest
 
+from cocotb_tests.support.networks.fast_networks import fast_network
 from cocotb_tests.support.networks.generated import FORMS, Limits, chain, layer
 from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
+from cocotb_tests.support.quantised.binary_graphs import random_binary_graph
+from cocotb_tests.support.quantised.evaluation import evaluate_float
+from cocotb_tests.support.quantised.random_graphs import random_arranged, random_fork, random_graph
 from lutterfly.host.frontend import import_model
-from lutterfly.host.graph import Layer, Pad, View, Window
-from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
+from lutterfly.host.graph import Graph, Layer, Pad, View, Window
+from lutterfly.host.graph.evaluate import evaluate, from_onnx, outputs_of, to_onnx
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 
@@ -88,3 +92,44 @@ def test_a_border_is_called_a_border():
     """Also in programs, which is what reports show: it is no depthwise convolution of the network's."""
     layer = Pad("pad", ("x",), "y", window=Window((1, 1), pads=(1, 1, 1, 1)), channels=3)
     assert layer.kind((4, 4, 3), (6, 6, 3)) == "border"
+
+
+GRAPHS = {"layers": random_graph, "forks": random_fork, "arranged": random_arranged, "binary": random_binary_graph}
+
+
+def fast_graph(seed: int) -> Graph:
+    return import_model(fast_network(seed)[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+@pytest.mark.parametrize("kind", [*GRAPHS, "fast"])
+def test_several_samples_have_the_bytes_of_each(kind: str, count: int) -> None:
+    """Whatever lies beside them: all tensors of all samples, and no sample is another one."""
+    for seed in range(4):
+        graph = GRAPHS.get(kind, fast_graph)(seed)
+        rng = np.random.default_rng(seed)
+        inputs = {name: rng.integers(-128, 128, (count, *graph.tensors[name].shape), np.int8) for name in graph.inputs}
+        together = evaluate(graph, inputs)
+        for sample in range(count):
+            alone = evaluate(graph, {name: codes[sample] for name, codes in inputs.items()})
+            assert together.keys() == alone.keys()
+            for name, codes in alone.items():
+                np.testing.assert_array_equal(together[name][sample], codes, err_msg=f"{seed}: {name}")
+        outputs = outputs_of(graph, [[codes[sample] for codes in inputs.values()] for sample in range(count)])
+        for sample, name in np.ndindex(count, len(graph.outputs)):
+            np.testing.assert_array_equal(outputs[sample][name], together[graph.outputs[name]][sample])
+            assert outputs[sample][name].shape == graph.tensors[graph.outputs[name]].shape
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+def test_several_samples_have_the_bytes_of_plain_loops(kind: str) -> None:
+    for seed in range(20, 24):
+        graph, rng = GRAPHS[kind](seed), np.random.default_rng(seed)
+        samples = [
+            {name: rng.integers(-128, 128, graph.tensors[name].shape, np.int8) for name in graph.inputs}
+            for _ in range(3)
+        ]
+        found = evaluate(graph, {name: np.stack([sample[name] for sample in samples]) for name in graph.inputs})
+        for number, sample in enumerate(samples):
+            for name, codes in evaluate_float(graph, sample).items():
+                np.testing.assert_array_equal(found[name][number], codes, err_msg=f"{seed}: {name}")
