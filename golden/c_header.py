@@ -10,7 +10,7 @@ from .isa import COMMAND_BYTES
 from .registers import Access, Register
 from .units import MOST_CORES, REMEDIES_OF_UNITS, WITH_ADDRESS, ErrorCode, Unit, remedy
 
-#: What the file is called.
+#: The name of the file.
 NAME = "lutterfly_registers.h"
 _WIDTH = 120
 _WHOLE = 0xFFFF_FFFF
@@ -54,7 +54,7 @@ _BITS = (
 
 
 def text() -> str:
-    """The header."""
+    """Return the text of the header."""
     parts = [
         _HEAD,
         *map(_register, registers.REGISTERS.values()),
@@ -103,7 +103,7 @@ def _error_fields() -> str:
 
 
 def _listed(name: str, rows: Iterable[str]) -> str:
-    """A macro that calls another one for each row."""
+    """Return a macro that calls another one for each row."""
     return " \\\n".join([f"#define LUTTERFLY_{name}(X)", *(f"    X({row})" for row in rows)]) + "\n"
 
 

@@ -11,7 +11,7 @@ from .units import MOST_CORES
 
 @dataclass(frozen=True, slots=True)
 class ArrayConfig:
-    """The multiplier array and what follows it.
+    """The multiplier array and the requantiser after it.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class ClusterConfig:
     Attributes
     ----------
     cores : int
-        How many there are: 1, 2, 4 or 8.
+        The number of cores: 1, 2, 4 or 8.
     shared_port : bool
         Whether all share one AXI4 port, through an arbiter; else each has its own.
     """

@@ -11,7 +11,7 @@ BINARY_BITS = 1
 #: Bits of a code less another code.
 DIFFERENCE_BITS = 9
 
-#: Bits of narrow results, of what a whole finish takes, and of the factors of those who borrow multipliers.
+#: Bits of narrow results, of the input of a whole finish, and of the factors of units that borrow multipliers.
 NARROW_BITS = 16
 
 #: Bits of each of two addends that a finish may give the requantiser in place of accumulator and bias.
@@ -19,11 +19,11 @@ ADDEND_BITS = 36
 
 
 def run_bytes(elements: int, bits: int) -> int:
-    """Bytes that a number of adjacent elements takes, given the bits of each; the last byte may be used in part."""
+    """Return the bytes that adjacent elements take, given the bits of each; the last byte may be used in part."""
     return -(-elements * bits // 8)
 
 
 def tensor_bytes(shape: tuple[int, int, int], bits: int = CODE_BITS) -> int:
-    """Bytes of a tensor (height, width, channels) whose pixels lie side by side, each from the beginning of a byte."""
+    """Return the bytes of a tensor (height, width, channels) in which each pixel begins at a byte."""
     height, width, channels = shape
     return height * width * run_bytes(channels, bits)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .units import MOST_CORES, Queue
 
-# Fields of a command: which bits they have.
+# Fields of a command, and the bits that they have.
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ FieldSpec = tuple[str, int, str]
 
 
 def place_fields(*specs: FieldSpec, lsb: int = 0) -> tuple[Field, ...]:
-    """Lay fields one above the other, from bit ``lsb`` on."""
+    """Place fields one above the other, from bit ``lsb`` on."""
     placed = list[Field]()
     for name, width, doc in specs:
         placed.append(Field(name, lsb, abs(width), width < 0, doc))
@@ -285,5 +285,5 @@ _OPCODES: dict[Queue, tuple[Opcode, ...]] = {
 
 
 def opcodes(queue: Queue, cores: int) -> tuple[Opcode, ...]:
-    """Which commands a queue executes, in an accelerator of so many cores."""
+    """Return the commands that a queue executes, in an accelerator of so many cores."""
     return tuple(opcode for opcode in _OPCODES[queue] if opcode is not Opcode.BARRIER or cores > 1)

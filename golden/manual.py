@@ -113,7 +113,7 @@ In queue: {_QUEUES[fmt.opcode]}.
 
 
 def _engines() -> str:
-    """Codes, limits and notes of the engines."""
+    """Return the table of the engines: codes, limits and notes."""
     rows = (
         (
             int(engine.engine),
@@ -129,7 +129,7 @@ def _engines() -> str:
 
 
 def _own(engine: Engine[Any]) -> str:
-    """The fields and the memory of an engine's own."""
+    """Return the table of the fields and the memory that only this engine has."""
     parts = []
     if engine.fields:
         parts.append(f"Its argument, by the argument's bits:\n\n{_table(_FIELD_HEAD, _fields(engine.fields))}")

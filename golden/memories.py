@@ -15,15 +15,15 @@ PARAMETER_BYTES = 8
 
 
 class LocalMemory(int):
-    """Where a LOAD writes: its code in the field ``memory``. Local addresses are in bytes; all memories but FEATURE
-    take one run, aligned to its unit.
+    """A memory that a LOAD can write, with its code in the field ``memory``.
 
-    Those of every core are here; an engine may have one of its own, see :class:`.engines.engine.OwnMemory`.
+    Local addresses are in bytes; a LOAD to a memory other than FEATURE is one run, aligned to the memory's unit. The
+    memories of every core are defined here; an engine may have its own, see :class:`.engines.engine.OwnMemory`.
 
     Attributes
     ----------
     name, title : str
-        In the manual and in error reports; for people.
+        Its names: in the manual and in error reports, and in messages.
     write_bytes : function of int
         Bytes that are written at a time, given the lanes of the array: ``local`` and ``piece_bytes`` of a LOAD are
         multiples of it.
@@ -105,7 +105,7 @@ LocalMemory.LIST = LocalMemory(
     unit_bytes=lambda config: LIST_ENTRY_BYTES,
     size_bytes=lambda config: config.memory.list_entries * LIST_ENTRY_BYTES,
 )
-#: Those of every core.
+#: The memories of every core.
 SHARED_MEMORIES = (
     LocalMemory.FEATURE,
     LocalMemory.WEIGHT,
@@ -113,16 +113,16 @@ SHARED_MEMORIES = (
     LocalMemory.TABLE,
     LocalMemory.LIST,
 )
-#: The code of an engine's own memory is this and the engine's code.
+#: The code of an engine's own memory is the sum of this and the engine's code.
 OWN_MEMORY = 16
 
 
 def memories(config: Config) -> list[LocalMemory]:
-    """The memories that a core has: the shared ones, and those of its engines."""
+    """Return the memories that a core has: the common ones, and those of its engines."""
     own = [engine.memory for engine in config.engines if engine.memory is not None]
     return [*SHARED_MEMORIES, *(memory for memory in own if memory.size_bytes(config))]
 
 
 def constant_memories(config: Config) -> list[LocalMemory]:
-    """Those that hold constants: all but the feature memory."""
+    """Return the memories that hold constants: all but the feature memory."""
     return [memory for memory in memories(config) if memory is not LocalMemory.FEATURE]

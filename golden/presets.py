@@ -8,7 +8,7 @@ from .engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY
 from .engines.depthwise import DepthwiseConfig
 from .engines.fpc import FpcConfig
 
-#: Those on chip need no external memory: a board has to bring a clock and a serial port.
+#: Presets with an arena on the chip need no external memory: a board has to provide a clock and a serial port.
 PRESETS: dict[str, Config] = {
     "tiny": Config(
         array=ArrayConfig(lanes=4, columns=2, requant_lanes=1),
@@ -55,7 +55,7 @@ PRESETS: dict[str, Config] = {
             feature_bytes=64 << 10, weight_bytes=128 << 10, parameter_bytes=16 << 10, tables=8, list_entries=1024
         ),
         axi=AxiConfig(data_bits=64),
-        # With FPC, which is a third of all logic, no route was found: see `docs/results.md`.
+        # With FPC, which is a third of all logic, routing failed: see `docs/results.md`.
         engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY),
         arena=ArenaConfig(on_chip_bytes=64 << 10),
     ),
@@ -82,6 +82,6 @@ PRESETS: dict[str, Config] = {
 }
 DEFAULT_PRESET = "ecp5-85k"
 
-#: A clock in MHz that those reach which have been placed and routed, for an ECP5-85F of speed grade 6: measured, see
+#: Clocks in MHz that presets reach after place and route for an ECP5-85F of speed grade 6, as measured in
 #: `docs/results.md`.
 ROUTED_MHZ: dict[str, float] = {"ecp5-85k": 100.6, "ecp5-85k-256": 110.6}

@@ -13,12 +13,12 @@ from typing import Any
 
 _KINDS: dict[type, str] = {int: "an integer", str: "a text", bool: "true or false"}
 _SHOWN_CHARACTERS = 40
-#: Metadata of a field that came when there were records without it: at its default it is left out of what is written.
+#: Metadata of a field that older records lack: at its default it is not written.
 LATER = {"later": True}
 
 
 def to_plain(value: Any) -> Any:
-    """What JSON writes of a value, such that :func:`read` takes it back."""
+    """Convert a value to the JSON from which :func:`read` builds it again."""
     if hasattr(value, "to_plain"):
         return value.to_plain()
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
@@ -39,7 +39,7 @@ def parse(text: str | bytes) -> Any:
     Raises
     ------
     ValueError
-        If it is not such a text.
+        If the text is not unambiguous JSON.
     """
     try:
         return json.loads(text, object_pairs_hook=_object, parse_constant=_refuse_constant)
@@ -69,9 +69,9 @@ def read(hint: Any, plain: Any, name: str, blobs: bytes = b"") -> Any:
         A dataclass (from an object), an enumeration (from a member's name), a tuple (from an array), bytes (from
         ``{"blob": [first byte, bytes]}``), int, str or bool; or a class that reads itself by ``from_plain``.
     plain : object
-        From :func:`parse`.
+        The result of :func:`parse`.
     name : str
-        For messages; inner values append their own, as in ``layers[2].macs``.
+        The name in messages; inner values append theirs, as in ``layers[2].macs``.
     blobs : bytes
         The binary data from which bytes are taken.
 
@@ -137,7 +137,7 @@ def _read_blob(plain: Any, name: str, blobs: bytes) -> bytes:
 
 
 def wrong(name: str, constraint: str, value: object) -> ValueError:
-    """The error of a value that is not what it must be."""
+    """Return the error of a value that breaks a constraint."""
     return ValueError(f"{name} must be {constraint}, not {brief(value)}")
 
 

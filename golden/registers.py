@@ -27,7 +27,7 @@ STATUS_DONE = 1 << 1
 STATUS_ERROR = 1 << 2
 STATUS_RESETTING = 1 << 3
 
-#: Of the register ERROR.
+#: Fields of the register ERROR.
 ERROR_FIELDS = place_fields(
     ("code", 8, "error code"), ("unit", 8, "unit"), ("index", 16, "index of the command in its queue, modulo 65,536")
 )
@@ -52,7 +52,7 @@ class Access(enum.Enum):
 class Register:
     """One 32-bit register; the bits outside ``mask`` do not exist and read zero.
 
-    ``core`` is the core that it belongs to; None where it is the whole accelerator's.
+    ``core`` is the core to which it belongs; None for a register of the whole accelerator.
     """
 
     name: str
@@ -76,12 +76,13 @@ def _map(
 
 
 def core_name(name: str, core: int) -> str:
-    """What a core's register is called where there are several."""
+    """Return the name of a core's register where there are several cores."""
     return name if core == 0 else f"{name}_{core}"
 
 
 def register_map(cores: int) -> dict[str, Register]:
-    """All registers of an accelerator of so many cores, by name: those of one core, and what is added for several."""
+    """Return all registers of an accelerator of so many cores, by name: those of one core, and those added for
+    several."""
     if cores == 1:
         return REGISTERS
     first = REGISTERS | CLUSTER_REGISTERS
@@ -97,13 +98,13 @@ def register_map(cores: int) -> dict[str, Register]:
 
 
 def address_bits(cores: int) -> int:
-    """Bits of an address within the registers of an accelerator of so many cores."""
+    """Return the bits of a register address in an accelerator of so many cores."""
     return max(ADDRESS_BITS, (cores * CORE_BYTES - 1).bit_length())
 
 
-#: From a core's registers to those of the next.
+#: Bytes from a core's registers to those of the next.
 CORE_BYTES = 128
-#: Bits of an address within the registers of one core.
+#: Bits of a register address within one core.
 ADDRESS_BITS = 8
 
 _OF_CORES = (
@@ -197,7 +198,7 @@ REGISTERS: dict[str, Register] = _map(
     ("COMPUTE_DONE", _R, "Commands of the compute queue completed in this run, SYNC and END included."),
     of_cores=_OF_CORES,
 )
-#: What there is beside these where there are several cores.
+#: The registers that accelerators with several cores have in addition.
 CLUSTER_REGISTERS: dict[str, Register] = _map(
     ("CORES", _R, "How many cores there are."),
     ("ERROR_CORE", _R, "The core whose error stopped the run: its ERROR tells why. That of the others is STOPPED."),

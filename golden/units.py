@@ -1,4 +1,4 @@
-"""Queues and units of the core, and why a run stops. Standard library only."""
+"""Queues and units of the core, and the errors that stop a run. Standard library only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MOST_CORES = 8
 
 
 class ErrorCode(enum.IntEnum):
-    """Why a run stopped."""
+    """The error that stopped a run."""
 
     NONE = 0
     ILLEGAL_OPCODE = 1
@@ -43,12 +43,12 @@ _REMEDIES = {
 }
 
 
-#: ERROR_ADDRESS means something with these: a local address, or an external one relative to EXTERNAL_BASE.
+#: Errors with a valid ERROR_ADDRESS: a local address, or an external one relative to EXTERNAL_BASE.
 WITH_ADDRESS = (ErrorCode.ADDRESS_RANGE, ErrorCode.AXI_SLAVE, ErrorCode.AXI_DECODE)
 
 
 class Unit(enum.IntEnum):
-    """Where a run stopped."""
+    """The unit at which a run stopped."""
 
     NONE = 0
     DMA_QUEUE = 1
@@ -62,14 +62,14 @@ class Unit(enum.IntEnum):
     BARRIER = 9
 
 
-#: It reads no external memory.
+#: These units wait for results, not for external memory.
 _NO_RESULT = "a result never came: compile the model again; if it stops again, report it with the model"
-#: Where a unit has another one than the others.
+#: Remedies of errors for which a unit has its own.
 REMEDIES_OF_UNITS = {(ErrorCode.WATCHDOG, unit): _NO_RESULT for unit in (Unit.FETCH, Unit.WRITE_BACK)}
 
 
 def remedy(code: ErrorCode, unit: Unit = Unit.NONE) -> str:
-    """What to do about an error, for messages."""
+    """Return the remedy of an error, for messages."""
     return REMEDIES_OF_UNITS.get((code, unit)) or _REMEDIES.get(code, "reset the hardware")
 
 
@@ -81,15 +81,15 @@ class Queue(enum.Enum):
 
     @property
     def unit(self) -> Unit:
-        """What error registers call it."""
+        """The unit that error registers name for this queue."""
         return Unit.DMA_QUEUE if self is Queue.DMA else Unit.COMPUTE_QUEUE
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
         return "DMA" if self is Queue.DMA else "compute"
 
     @property
     def peer(self) -> Queue:
-        """The queue that it gives tokens to and has tokens from."""
+        """The other queue, with which this one exchanges tokens."""
         return Queue.COMPUTE if self is Queue.DMA else Queue.DMA

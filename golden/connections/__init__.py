@@ -1,1 +1,1 @@
-"""Which channels of a layer depend on which: connection patterns, dead channels, dimension folding."""
+"""Dependencies between the channels of layers: connection patterns, dead channels, dimension folding."""

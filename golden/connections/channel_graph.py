@@ -1,7 +1,7 @@
-"""How the channels of a network are connected, and which of them lie on no path from an input to a prediction.
+"""The channel graph of a network: the channels of each layer and the channels that they depend on.
 
-Kernels, strides and sizes do not matter here: a layer says which channels of its sources each channel of its result
-depends on. Source: "Sparse channel connectivity", on connection patterns without dead filters.
+Kernels, strides and sizes do not matter here: a layer states on which channels of its sources each channel of its
+result depends. Source: "Sparse channel connectivity", on connection patterns without dead filters.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 
 class Kind(enum.StrEnum):
-    """What a channel of a layer's result depends on."""
+    """The channels of its sources on which a channel of a layer's result depends."""
 
-    #: On the channels of its source that a connection pattern names: a convolution.
+    #: Those of its source that a connection pattern names: a convolution.
     SPARSE = "sparse"
-    #: On all channels of its source: a convolution, a fully connected layer.
+    #: All channels of its source: a convolution, a fully connected layer.
     DENSE = "dense"
-    #: On one channel of its source: depthwise convolution, pooling, normalisation, an activation. With m times as many
+    #: One channel of its source: depthwise convolution, pooling, normalisation, an activation. With m times as many
     #: channels (a depthwise convolution with a multiplier, a flattened feature map) each channel becomes m neighbours.
     CHANNELWISE = "channelwise"
-    #: On the channel of the same number of each source.
+    #: The channel of the same number of each source.
     SUM = "sum"
-    #: On one channel of one source: they follow one another.
+    #: One channel of one source; the sources follow one another.
     CONCATENATION = "concatenation"
-    #: On one channel of its source: those from a first one on, one after the other.
+    #: One channel of its source: those from a first one on, one after the other.
     SLICE = "slice"
 
 
@@ -40,7 +40,7 @@ class ChannelLayer:
     sources : tuple of str
         Names of the tensors that it reads: two or more for a SUM, one or more for a CONCATENATION, else one.
     channels : int
-        Of its result.
+        The channels of its result.
     first : int
         The first channel of its source that a SLICE has; 0 elsewhere.
     """
@@ -103,16 +103,16 @@ class ChannelGraph:
 
     @property
     def channels(self) -> dict[str, int]:
-        """Of every tensor, inputs first."""
+        """Return the number of channels of every tensor, inputs first."""
         return dict(self.inputs) | {layer.name: layer.channels for layer in self.layers}
 
     @property
     def sparse_layers(self) -> tuple[ChannelLayer, ...]:
-        """Those that have a connection pattern."""
+        """Return the layers that have a connection pattern."""
         return tuple(layer for layer in self.layers if layer.kind is Kind.SPARSE)
 
     def covering_layers(self) -> frozenset[str]:
-        """Names of the sparse layers that have to connect each channel of their source.
+        """Return the names of the sparse layers that have to connect every channel of their source.
 
         For a tensor that only sparse layers read, this is the one with the most possible connections, the first of
         equals. If another layer reads the tensor too (a sum around the convolution), or it is an output, it is none.
@@ -131,7 +131,7 @@ def _check_channels(name: str, channels: int) -> None:
 
 
 def _check_layer(layer: ChannelLayer, before: list[int]) -> None:
-    """Check that the number of its sources, and their channels, are what its kind requires."""
+    """Check that a layer's sources, and their channels, are as many as its kind requires."""
     least, most = {Kind.SUM: (2, None), Kind.CONCATENATION: (1, None)}.get(layer.kind, (1, 1))
     if len(before) < least or (most is not None and len(before) > most):
         count = f"{least} or more" if most is None else "1"

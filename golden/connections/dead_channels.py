@@ -1,4 +1,4 @@
-"""Which channels lie on no path from an input to a prediction: dead filters."""
+"""Find dead filters: channels on no path from an input to a prediction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class DeadChannel:
     Attributes
     ----------
     layer : str
-        Or an input's name.
+        The name of the layer, or of an input.
     channel : int
     is_reached : bool
         Whether some input reaches it.
@@ -43,7 +43,7 @@ def find_dead(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> lis
     ----------
     graph : ChannelGraph
     connections : mapping of str to bool[inputs, outputs]
-        Which input channel each sparse layer connects to which output channel.
+        For each sparse layer, whether an input channel is connected to an output channel.
 
     Returns
     -------
@@ -65,7 +65,7 @@ def find_dead(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> lis
 
 
 def _reached(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Which channels of each tensor an input reaches."""
+    """Return, for each tensor, whether some input reaches each channel."""
     reached = {name: np.ones(channels, bool) for name, channels in graph.inputs.items()}
     for layer in graph.layers:
         before = [reached[source] for source in layer.sources]
@@ -85,7 +85,7 @@ def _reached(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict
 
 
 def _needed(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Which channels of each tensor reach a prediction."""
+    """Return, for each tensor, whether each channel reaches a prediction."""
     needed = {name: np.full(channels, name in graph.outputs) for name, channels in graph.channels.items()}
     for layer in reversed(graph.layers):
         after = needed[layer.name]

@@ -1,4 +1,4 @@
-"""Dimension folding as its source plans it: kernel width and height moved into the input channels of an aligned array.
+"""Plan dimension folding by its source: kernel width and height move into the input channels of an aligned array.
 
 Source: *Data processing apparatus and method for executing a neural network model*. The compiler's own planner is
 :mod:`lutterfly.host.compiler.layout.borders`: its fetch reads words from any byte address, so that width needs no
@@ -36,12 +36,12 @@ class FoldPlan:
 
 
 def aligned_channels(channels: int, alignment: int) -> int:
-    """``channels`` rounded up to the next of ``alignment``, ``alignment / 2``, ... 2, 1."""
+    """Round ``channels`` up to the next of ``alignment``, ``alignment / 2``, ... 2, 1."""
     return min(alignment, 1 << (channels - 1).bit_length())
 
 
 def folding_multiple(channels: int, alignment: int) -> int:
-    """How many kernel elements fit side by side into ``alignment`` channels.
+    """Return how many kernel elements fit side by side into ``alignment`` channels.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def folding_multiple(channels: int, alignment: int) -> int:
 
 
 def fold_split(kernel: tuple[int, int], stride: tuple[int, int], folds: tuple[int, int]) -> FoldPlan:
-    """What a split leads to, for kernel, stride and folds as (vertical, horizontal)."""
+    """Compute the plan of a split, for kernel, stride and folds as (vertical, horizontal)."""
     aligned = tuple(-(-size // n) * n for size, n in zip(kernel, folds, strict=True))
     area, aligned_area = kernel[0] * kernel[1], aligned[0] * aligned[1]
     return FoldPlan(

@@ -28,7 +28,7 @@ class ConnectionPattern:
     granularity : (int, int)
         Input channels and output channels of a block; the last blocks have the rest. (1, 1) is single channels.
     blocks : bool[rows, columns]
-        Which blocks are connected: a row of blocks for every ``granularity[0]`` input channels, a column for every
+        Whether each block is connected: a row of blocks for every ``granularity[0]`` input channels, a column for every
         ``granularity[1]`` output channels.
 
     Raises
@@ -51,7 +51,7 @@ class ConnectionPattern:
 
     @property
     def connections(self) -> np.ndarray:
-        """bool[inputs, outputs]: which input channel is connected to which output channel."""
+        """bool[inputs, outputs]: whether each input channel is connected to each output channel."""
         rows, columns = self.granularity
         return self.blocks.repeat(rows, axis=0).repeat(columns, axis=1)[: self.inputs, : self.outputs]
 
@@ -71,7 +71,7 @@ class ConnectionPattern:
 
 
 def grid(inputs: int, outputs: int, granularity: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns of blocks, given the channels.
+    """Return the rows and columns of blocks, given the channels.
 
     Raises
     ------
@@ -85,12 +85,14 @@ def grid(inputs: int, outputs: int, granularity: tuple[int, int]) -> tuple[int, 
 
 
 def least_blocks(rows: int, columns: int, *, covers_rows: bool) -> int:
-    """How many blocks connect every column and, if it ``covers_rows``, every row."""
+    """Return the fewest blocks that connect every column and, if ``covers_rows``, every row."""
     return max(rows, columns) if covers_rows else columns
 
 
 def count_blocks(density: float, rows: int, columns: int, *, covers_rows: bool) -> int:
-    """Blocks of a pattern: ``round(density * rows * columns)``, halves to even, or the least that leave no dead filter.
+    """Return the blocks of a pattern: ``round(density * rows * columns)``, or the fewest that leave no dead filter.
+
+    Halves are rounded to even.
 
     Raises
     ------
@@ -167,7 +169,7 @@ def _densities(graph: ChannelGraph, densities: float | Mapping[str, float]) -> M
 
 
 def _order(rows: int, columns: int, covers_rows: bool, random: np.random.Generator) -> np.ndarray:
-    """Numbers of all blocks, ``row * columns + column``; the first ones connect every column, and row if asked.
+    """Order all blocks, by ``row * columns + column``, so that the first ones connect every column (and row if asked).
 
     Rows and columns are paired at random. If there are more of one kind than of the other, random ones of the other
     are taken again, as evenly as possible.
@@ -179,6 +181,6 @@ def _order(rows: int, columns: int, covers_rows: bool, random: np.random.Generat
 
 
 def _repeated(size: int, count: int, random: np.random.Generator) -> np.ndarray:
-    """``count`` numbers below ``size`` in rounds: none comes again before all have come."""
+    """Draw ``count`` numbers below ``size`` in rounds: no number comes again before all have come."""
     rounds = [random.permutation(size) for _ in range(-(-count // size))]
     return np.concatenate(rounds)[:count]

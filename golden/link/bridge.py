@@ -1,4 +1,4 @@
-"""The twin of the hardware that carries out a host's requests: bytes in, bytes out."""
+"""A software model of the hardware bridge, which carries out a host's requests: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -25,20 +25,21 @@ class Bridge:
     arena : bytearray
         The memory that host and accelerator share.
     read_register : callable
-        From an address to (value, whether there is such a register to read).
+        Takes an address; returns (value, whether there is such a register to read).
     write_register : callable
-        Of an address and a value; returns whether there is such a register to write.
+        Takes an address and a value; returns whether there is such a register to write.
     register_bytes : int
-        The addresses of registers are below it.
+        Register addresses are below this number.
     interrupt : callable
-        Of a number of cycles: whether the interrupt line is high, within so many cycles at the latest.
+        Takes a number of cycles; returns whether the interrupt line is high within that many cycles.
     cycles : callable
-        Cycles since reset.
+        Returns the cycles since reset.
 
     Attributes
     ----------
     bit_time : int
-        The rate of the line, in sixteenths of a cycle. A new one holds from the answer to its request on.
+        The duration of a bit on the line, in sixteenths of a cycle. A new rate takes effect after the answer to
+        SET_RATE.
     """
 
     def __init__(
@@ -77,11 +78,11 @@ class Bridge:
         }
 
     def receive(self, data: bytes) -> bytes:
-        """Take bytes from the line; returns the answers to the frames that end in them."""
+        """Take bytes from the line and return the answers to the frames that end in them."""
         answers = bytearray()
         for byte in data:
             if byte != frames.DELIMITER:
-                # More than a frame can have need not be kept.
+                # Bytes beyond the longest frame need not be kept.
                 self._damaged |= len(self._received) >= MOST_ENCODED_BYTES
                 if not self._damaged:
                     self._received.append(byte)
@@ -92,17 +93,19 @@ class Bridge:
         return bytes(answers)
 
     def damage(self) -> None:
-        """A byte arrives without its stop bit: it is no delimiter, and the frame at hand is damaged."""
+        """Receive a byte without its stop bit: it is no delimiter, and the present frame is damaged."""
         self._damaged = True
 
     def lose(self, data: bytes) -> None:
-        """Bytes arrive while a request is being carried out: they are lost, and so is the rest of a frame that they
-        begin, without an answer."""
+        """Lose bytes that arrive while a request is being carried out.
+
+        The rest of a frame that they begin is lost too; there is no answer to it.
+        """
         if data:
             self._skips = data[-1] != frames.DELIMITER
 
     def time_out(self) -> None:
-        """``RATE_TIMEOUT_S`` have passed without a good frame: the initial rate is back."""
+        """Return to the initial rate, as the hardware does after ``RATE_TIMEOUT_S`` without a good frame."""
         self.bit_time = self.initial_bit_time
 
     def _answer(self) -> bytes:
@@ -134,7 +137,7 @@ class Bridge:
         return request.operation in RULES and RULES[Operation(request.operation)].once
 
     def _result(self, request: Frame) -> tuple[Status, bytes]:
-        """Carry out a request whose length, address and rate are right; the status and data of its answer."""
+        """Check and carry out a request; return the status and data of its answer."""
         if request.operation not in RULES or request.status:
             return Status.UNKNOWN_OPERATION, b""
         operation = Operation(request.operation)

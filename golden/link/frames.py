@@ -1,4 +1,4 @@
-"""Frames of the link: a header, data and a CRC-32, encoded without zeros, and a zero after them.
+"""Frames of the link: a header, data and a CRC-32, encoded without zeros and terminated by a zero.
 
 Little-endian: ``sequence`` (2 bytes), ``operation`` (1), ``status`` (1, zero in requests), ``address`` (4), ``length``
 (4), the data, and zlib's CRC-32 of all that (4).
@@ -37,19 +37,20 @@ def encode(data: bytes) -> bytes:
         for start in range(0, len(part), BLOCK_BYTES):
             block = part[start : start + BLOCK_BYTES]
             encoded += bytes([len(block) + 1]) + block
-        # A whole block has no zero after it: the one that ends this part takes an empty block. So does nothing at all.
+        # No zero follows a block of full length, so the zero that ends this part takes an empty block, as does empty
+        # data.
         if not part or (len(part) % BLOCK_BYTES == 0 and number < len(parts)):
             encoded.append(1)
     return bytes(encoded)
 
 
 def encoded_bytes(length: int) -> int:
-    """Bytes that a frame of ``length`` bytes has when it is encoded, at most."""
+    """Return the greatest encoded size of a frame of ``length`` bytes."""
     return length + max(1, -(-length // BLOCK_BYTES))
 
 
 def decode(encoded: bytes) -> bytes:
-    """Decode what stands between two delimiters.
+    """Decode the bytes between two delimiters.
 
     Raises
     ------
@@ -80,14 +81,14 @@ LEAST_BYTES = HEADER_BYTES + CRC_BYTES
 MOST_BYTES = LEAST_BYTES + MAX_DATA
 #: Bytes of a frame on the line, its delimiter included, at most.
 MOST_ENCODED_BYTES = encoded_bytes(MOST_BYTES) + 1
-#: Where the fields of the header begin, and how many bytes they have.
+#: Offset and size in bytes of each field of the header.
 FIELDS = {"sequence": (0, 2), "operation": (2, 1), "status": (3, 1), "address": (4, 4), "length": (8, 4)}
 _WORD = struct.Struct("<I")
 _IDENTITY = struct.Struct(f"<{len(IDENTITY)}I")
 
 
 class DamagedFrameError(ValueError):
-    """Bytes between two delimiters that are no frame."""
+    """The bytes between two delimiters are not a valid frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ class Frame:
     sequence : int
         16 bits: the number of the request.
     operation : int
-        An :class:`.Operation`, or a code that nobody knows.
+        An :class:`.Operation`, or an unknown code.
     status : int
         A :class:`.Status`; zero in requests.
     address, length : int
@@ -115,7 +116,7 @@ class Frame:
     data: bytes = b""
 
     def content(self) -> bytes:
-        """What the CRC is of.
+        """The bytes that the CRC covers.
 
         Raises
         ------
@@ -136,12 +137,12 @@ class Frame:
         return zlib.crc32(self.content())
 
     def encode(self) -> bytes:
-        """What goes over the line, the delimiter after it included."""
+        """Return the bytes on the line, including the delimiter at the end."""
         return encode(self.content() + _WORD.pack(self.crc)) + bytes([DELIMITER])
 
     @classmethod
     def decode(cls, encoded: bytes) -> Frame:
-        """Read what stands between two delimiters.
+        """Parse the bytes between two delimiters.
 
         Raises
         ------
@@ -161,7 +162,7 @@ class Frame:
         return cls(sequence, operation, status, address, length, content[HEADER_BYTES:])
 
     def answered(self, status: Status, data: bytes = b"") -> Frame:
-        """The answer to this request."""
+        """Return the answer to this request."""
         return Frame(self.sequence, self.operation, status, self.address, len(data), data)
 
 
@@ -170,12 +171,12 @@ NAK = Frame(0, Operation.NAK, Status.DAMAGED)
 
 
 def pack_word(value: int) -> bytes:
-    """A word of 32 bits as data."""
+    """Encode a 32-bit word as data."""
     return _WORD.pack(value)
 
 
 def parse_word(data: bytes) -> int:
-    """The word of 32 bits that the data is.
+    """Decode data that is one 32-bit word.
 
     Raises
     ------
@@ -190,7 +191,7 @@ def parse_word(data: bytes) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What IDENTIFY answers, see :data:`.bridge.IDENTITY`."""
+    """The data of the answer to IDENTIFY, see :data:`.operations.IDENTITY`."""
 
     link_version: int
     clock_hz: int
@@ -220,17 +221,17 @@ class Identity:
 
 #: Bits in a second after reset.
 INITIAL_RATE = 115_200
-#: At another rate, so many seconds without a good frame bring back the initial one.
+#: Seconds without a good frame after which the hardware returns to the initial rate.
 RATE_TIMEOUT_S = 1
-#: Parts of a cycle in which a bit's time is given: at 8 cycles a bit the rate is within 0.4 % of what is wanted.
+#: The unit of a bit's time, in parts of a cycle: at 8 cycles a bit the rate is within 0.4 % of the one wanted.
 PARTS = 16
-#: A bit's time, in these parts: at least 8 cycles, which leaves the receiver its samples, and 16 bits.
+#: Limits of a bit's time, in these parts: 8 cycles, which the receiver needs for its samples, and 16 bits.
 LEAST_BIT_TIME = 8 * PARTS
 MOST_BIT_TIME = (1 << 16) - 1
 
 
 def bit_time(clock_hz: float, rate: float) -> int:
-    """The time of a bit at ``rate`` bits a second.
+    """Return the duration of a bit at ``rate`` bits a second.
 
     Returns
     -------
@@ -253,5 +254,5 @@ def bit_time(clock_hz: float, rate: float) -> int:
 
 
 def rate_timeout_cycles(clock_hz: float) -> int:
-    """Cycles without a good frame after which the initial rate is back."""
+    """Return the cycles without a good frame after which the hardware returns to the initial rate."""
     return round(clock_hz * RATE_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""What a host can ask of a board, and what the board answers: codes and their meaning."""
+"""The requests of a host to a board and the board's answers: codes and their meaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ IDENTITY = {
 
 
 class Operation(enum.IntEnum):
-    """What a request asks for; an answer has that of its request."""
+    """The operation of a request; an answer repeats it."""
 
     NAK = 0
     IDENTIFY = 1
@@ -36,7 +36,7 @@ class Operation(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """What became of a request."""
+    """The result of a request, in the answer to it."""
 
     OK = 0
     UNKNOWN_OPERATION = 1
@@ -49,7 +49,7 @@ class Status(enum.IntEnum):
 
 
 class Counts(enum.Enum):
-    """What the field ``length`` of a request is: the text for the manual, and the least and the greatest one."""
+    """Kinds of the field ``length`` of a request: the text for the manual, the least value and the greatest."""
 
     NOTHING = ("0", 0, 0)
     WORD = (str(WORD_BYTES), WORD_BYTES, WORD_BYTES)
@@ -58,29 +58,29 @@ class Counts(enum.Enum):
     CYCLES = ("cycles", 0, 0xFFFF_FFFF)
 
     def fits(self, length: int) -> bool:
-        """Whether it may be this."""
+        """Return whether a request may have this length."""
         _, least, most = self.value
         return least <= length <= most
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a request of one operation looks like, and its answer.
+    """The form of an operation's request and of its answer.
 
     Attributes
     ----------
     length : Counts
-        What ``length`` counts.
+        The kind of the field ``length``.
     has_data : bool
-        Whether the request has data: then as much as ``length`` says, else none.
+        Whether the request has data, ``length`` bytes of it.
     once : bool
-        It changes what another one would change again: a frame that comes twice is carried out once.
+        Whether a request that arrives twice is carried out once, because carrying it out again would do harm.
     address : str
-        What ``address`` is; ignored where this is empty.
+        The meaning of the field ``address``, which is ignored where this is empty.
     answer : str
-        The data of the answer if its status is OK; there is none otherwise.
+        The data of the answer if its status is OK; otherwise there is none.
     doc : str
-        What happens.
+        The effect of the operation.
     """
 
     length: Counts
@@ -91,7 +91,7 @@ class Rule:
     doc: str = ""
 
 
-#: What can be asked for.
+#: The form of each operation.
 RULES: dict[Operation, Rule] = {
     Operation.IDENTIFY: Rule(
         Counts.NOTHING,
@@ -128,7 +128,7 @@ RULES: dict[Operation, Rule] = {
     ),
 }
 
-#: What a status means.
+#: The meaning of each status.
 STATUS_MEANINGS: dict[Status, str] = {
     Status.OK: "done",
     Status.UNKNOWN_OPERATION: "there is no such operation, or the request has a status",

@@ -1,4 +1,4 @@
-"""What a COMPUTE command does to memory images, and when it is refused."""
+"""Execution of a COMPUTE command on memory images, and the checks that refuse it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..units import ErrorCode, Unit
 from .flights import CommandError
 from .landings import EarlyReads, is_packed_legally, pack_windows, shares_bytes, window_spans
 
-# What the windows of a COMPUTE command read from the feature memory.
+# Reading the windows of a COMPUTE command from the feature memory.
 
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
@@ -28,8 +28,8 @@ Command = Mapping[str, int]
 class Fetch:
     """Reads the words of windows from the feature memory.
 
-    What a window reads that an earlier window of the same command writes is random, and so is what it may read too
-    early of earlier commands' results.
+    Bytes that an earlier window of the same command writes are read as random ones, and so are bytes of earlier
+    commands' results that may not be written back.
 
     Parameters
     ----------
@@ -37,13 +37,13 @@ class Fetch:
         Fields of :data:`isa.COMPUTE`, legal ones.
     feature : uint8[feature_bytes]
     offsets : int64[steps]
-        Of the command's steps.
+        Offsets of the command's steps.
     written : bool[feature_bytes]
-        What it writes.
+        The bytes that the command writes.
     config : Config
     rng : numpy.random.Generator
     early : EarlyReads or None
-        What it may read too early, if that is not nothing.
+        The bytes that it may read too early; None if there are none.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class Fetch:
             self.first_writer = self._first_writers()
 
     def __call__(self, bases: windows.Int64, tile: int) -> Int8:
-        """int8[..., steps, lanes] of the windows at ``bases``, those of one tile."""
+        """Return int8[..., steps, lanes] of the windows at ``bases``, those of one tile."""
         starts = (bases[..., None] + self.offsets) % windows.LOCAL_SPACE
         addresses = (starts[..., None] + self.lane) % len(self.feature)
         words = self.feature[addresses]
@@ -98,13 +98,14 @@ class Fetch:
         return words
 
     def depends_on_time(self, tile: int) -> bool:
-        """Whether windows of a tile may read other words than those of the tile before which lie at the same place."""
+        """Return whether windows of a tile may read other words than the windows of the tile before at the same
+        addresses."""
         if self.early is None or self.races:
             return self.races
         return any(self.early.may_matter(self._numbers_of(one)) for one in (tile - 1, tile))
 
     def _numbers_of(self, tile: int) -> windows.Int64:
-        """The windows of a tile, in the order of issue."""
+        """Return the numbers of a tile's windows, in the order of issue."""
         return np.asarray(self._window_numbers().take(tile, windows.tile_axis(self.command)))
 
     def _window_numbers(self) -> windows.Int64:
@@ -112,7 +113,7 @@ class Fetch:
         return np.arange(np.prod(shape)).reshape(shape)
 
     def _first_writers(self) -> windows.Int64:
-        """For each byte, the number of the first window whose result covers it."""
+        """Return, for each byte, the number of the first window whose result covers it."""
         first = np.full(len(self.feature), np.iinfo(np.int64).max)
         axis, numbers = windows.tile_axis(self.command), self._window_numbers()
         for tile, (starts, count) in enumerate(window_spans(self.command, self.config)):
@@ -126,7 +127,7 @@ Memories = Mapping[LocalMemory, UInt8]
 
 
 def check_fields(command: Command, config: Config) -> None:
-    """Refuse what the hardware refuses before the first step: counts, lanes, list, table, conditions of the engine.
+    """Check a command as the hardware does before the first step: counts, lanes, list, table, conditions of the engine.
 
     Raises
     ------
@@ -150,7 +151,7 @@ def check_fields(command: Command, config: Config) -> None:
 
 
 def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
-    """Which bytes of the feature memory the command writes.
+    """Find the bytes of the feature memory that the command writes.
 
     Returns
     -------
@@ -183,7 +184,7 @@ def compute_results(
     rng: np.random.Generator,
     early: EarlyReads | None = None,
 ) -> Int8:
-    """The results of every window.
+    """Compute the results of every window.
 
     Parameters
     ----------
@@ -193,11 +194,11 @@ def compute_results(
         All of them.
     config : Config
     rng : numpy.random.Generator
-        Gives the bytes that are whatever the hardware makes of them: what a window reads where an earlier window of the
-        same command writes, what may be read too early, and words from before an inner loop that depthwise columns
-        multiply.
+        Supplies the bytes that are undefined in the hardware: those that a window reads where an earlier window of the
+        same command writes, those that may be read too early, and words from before an inner loop that depthwise
+        columns multiply.
     early : EarlyReads or None
-        What may be read too early of earlier commands' results, if there is any.
+        The results of earlier commands that may be read too early; None if there are none.
 
     Returns
     -------
@@ -246,7 +247,7 @@ def write_results(command: Command, results: Int8, feature: UInt8, config: Confi
 
 
 def _piece_bytes(command: Command, config: Config) -> int:
-    """Bytes that are written at a time."""
+    """Return the number of bytes that are written at a time."""
     if command["packed"]:
         return 1 if shares_bytes(config) else config.array.columns // 8
     is_whole = specification_of(command["engine"]).finish_of(command).is_whole
@@ -256,7 +257,7 @@ def _piece_bytes(command: Command, config: Config) -> int:
 def _tile_results(
     command: Command, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
 ) -> Int8:
-    """Engine, finish and table for the windows of one tile: int8[..., results, lanes]."""
+    """Apply engine, finish and table to the windows of one tile: int8[..., results, lanes]."""
     lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
     parameters = _tile_parameters(command, tile, lanes, memories, config)
     engine = specification_of(command["engine"])
@@ -274,7 +275,7 @@ def _tile_results(
 
 
 def _tile_weights(command: Command, tile: int, count: int, memories: Memories, config: Config) -> Int8:
-    """The weight words of a tile, int8[count, columns, lanes]."""
+    """Return the weight words of a tile, int8[count, columns, lanes]."""
     first = command["weight"] + tile * count
     if count and first + count > config.weight_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
@@ -285,7 +286,7 @@ def _tile_weights(command: Command, tile: int, count: int, memories: Memories, c
 def _tile_parameters(
     command: Command, tile: int, lanes: int, memories: Memories, config: Config
 ) -> npt.NDArray[np.uint64 | np.int16]:
-    """The parameters of a tile's lanes, uint64[lanes]; of a whole finish int16[lanes]."""
+    """Return the parameters of a tile's lanes, uint64[lanes]; for a whole finish int16[lanes]."""
     finish = specification_of(command["engine"]).finish_of(command)
     width = finish.at_once(config)
     groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)

@@ -24,10 +24,10 @@ from .landings import Landings
 UInt8 = npt.NDArray[np.uint8]
 #: Called with a core, a compute command's index, and the feature memory when that command has completed.
 Observer = Callable[[int, int, UInt8], None]
-#: Something that may happen next.
+#: An event that may happen next.
 Event = Callable[[], None]
 
-#: Commands that no unit of the DMA executes.
+#: Commands of the DMA queue that no unit executes.
 _NO_TRANSFERS = (Opcode.SYNC, Opcode.END, Opcode.COMPUTE)
 
 
@@ -44,14 +44,14 @@ class Core:
     Attributes
     ----------
     memories : dict of LocalMemory to uint8[size_bytes]
-        Those that the configuration has; they keep their contents from run to run.
+        The local memories of the configuration; they keep their contents from run to run.
     """
 
     def __init__(self, config: Config, number: int, rng: np.random.Generator):
         self.config, self.number = config, number
         self._rng = rng
         self._queues: dict[Queue, CommandQueue] = {}
-        #: Tokens that are given and not taken, of each pair of peers: giver, taker.
+        #: Tokens that are given and not taken, for each pair of peers: giver, taker.
         self._tokens: Counter[tuple[Queue, Queue]] = Counter()
         self._landings: Landings
         self._arena: ArenaViews
@@ -72,13 +72,13 @@ class Core:
 
     @property
     def done(self) -> bool:
-        """Both queues have ended."""
+        """Whether both queues have ended."""
         return all(side.done for side in self._queues.values())
 
     def events(self, *, compute_first: bool) -> Iterator[Event]:
-        """What may happen next: where both queues can go on, that of the first of them first; beginnings first.
+        """Return the events that may happen next: those of the first queue come first, and in each queue beginnings.
 
-        Passing a barrier is no event of one core.
+        Passing a barrier is not an event of a single core.
         """
         sides = [self._queues[queue] for queue in (reversed(Queue) if compute_first else Queue)]
         for side in sides:
@@ -90,13 +90,13 @@ class Core:
 
     @property
     def barrier(self) -> Flight | None:
-        """The BARRIER at which the core waits, if it does."""
+        """The BARRIER at which the core waits, or None."""
         flights = self._queues[Queue.DMA].flights
         return flights[0] if flights and flights[0].opcode is Opcode.BARRIER else None
 
     @property
     def meets_no_more(self) -> bool:
-        """No BARRIER comes."""
+        """Whether no BARRIER comes any more."""
         return self._queues[Queue.DMA].done
 
     def pass_barrier(self) -> None:
@@ -104,7 +104,7 @@ class Core:
         self._complete(self._queues[Queue.DMA])
 
     def stuck(self) -> MachineError:
-        """The error of a core that waits for ever."""
+        """Return the error of a core that waits for ever."""
         side = next(side for side in (self._queues[queue] for queue in reversed(Queue)) if not side.done)
         return side.error(ErrorCode.WATCHDOG, side.next)
 
@@ -122,7 +122,7 @@ class Core:
             return False
         if side.flights and (fields["after"] or opcode in (Opcode.END, Opcode.BARRIER)):
             return False
-        # Loads and fills share a unit; a store waits for them, and they for stores. Nothing passes a barrier.
+        # Loads and fills share a unit; a store waits for them, and they for stores. No command passes a barrier.
         kinds = {_kind(flight.opcode) for flight in side.flights if flight.opcode is not Opcode.SYNC}
         return opcode in _NO_TRANSFERS or kinds <= {_kind(opcode)}
 
@@ -155,7 +155,8 @@ class Core:
         side.flights.append(flight)
 
     def _foresee(self, side: CommandQueue, flight: Flight) -> None:
-        """Find what a COMPUTE command may read too early, and complete those that are surely complete by then."""
+        """Find the bytes that a COMPUTE command may read too early, and complete the commands that must have completed
+        by then."""
         try:
             check_fields(flight.fields, self.config)
         except CommandError as error:
@@ -181,7 +182,7 @@ class Core:
                 results = compute_results(flight.fields, flight.memories, self.config, self._rng, flight.early)
             except CommandError as error:
                 raise self._error(error, flight.index) from error
-            # Those that have begun see it as well; what they may read too early is poison then.
+            # Commands that have begun see the write as well; bytes that they may read too early are poison then.
             for image in (feature, *(later.memories[LocalMemory.FEATURE] for later in side.flights if later.early)):
                 write_results(flight.fields, results, image, self.config)
             if self._observe is not None:
@@ -193,7 +194,7 @@ class Core:
             raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.BARRIER)
 
     def _written_locally(self, opcode: Opcode, fields: dict[str, int]) -> tuple[LocalMemory, npt.NDArray[np.bool_]]:
-        """Which bytes of which memory a LOAD, FILL or COMPUTE writes."""
+        """Return the memory that a LOAD, FILL or COMPUTE writes, and the bytes of it."""
         if opcode is Opcode.COMPUTE:
             return LocalMemory.FEATURE, written_bytes(fields, self.config)
         scratch = {memory: np.zeros_like(array) for memory, array in self.memories.items()}
@@ -205,7 +206,7 @@ class Core:
         return memory, scratch[memory] != 0
 
     def _stored(self, fields: dict[str, int]) -> npt.NDArray[np.bool_]:
-        """Which bytes of the arena a STORE writes."""
+        """Return the bytes of the arena that a STORE writes."""
         scratch = np.zeros_like(self._arena[self.number])
         dma.store(fields, scratch, np.ones_like(self.memories[LocalMemory.FEATURE]))
         return scratch != 0
@@ -215,5 +216,5 @@ class Core:
 
 
 def _kind(opcode: Opcode) -> Opcode:
-    """LOAD for a FILL too."""
+    """Return the opcode of the unit that executes a command: LOAD for a FILL too."""
     return Opcode.LOAD if opcode is Opcode.FILL else opcode

@@ -1,4 +1,4 @@
-"""What LOAD, FILL and STORE do to memory images, and when they are refused."""
+"""Execution of LOAD, FILL and STORE on memory images, and the checks that refuse them."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def _require_bytes(**arrays: np.ndarray) -> None:
             raise TypeError(f"{name} must be uint8, not {array.dtype}")
 
 
-# Poison: what nobody may rely on has other bytes than before.
+# Poison: bytes on which nobody may rely are changed.
 
 
 def poison(image: npt.NDArray[np.uint8], where: npt.NDArray[np.bool_], rng: np.random.Generator) -> None:
@@ -151,7 +151,7 @@ def poison(image: npt.NDArray[np.uint8], where: npt.NDArray[np.bool_], rng: np.r
     image[where] ^= rng.integers(1, 256, np.count_nonzero(where), dtype=np.uint8)
 
 
-# The arena as each core may rely on it: what another core has stored counts behind a barrier that both have passed.
+# The arena as each core may rely on it: another core's stores count after a barrier that both have passed.
 
 UInt8 = npt.NDArray[np.uint8]
 
@@ -159,15 +159,15 @@ UInt8 = npt.NDArray[np.uint8]
 class ArenaViews:
     """A copy of the arena for each core of a run; one core has the arena itself.
 
-    From the beginning of a STORE on, its bytes are poison in the copies of all other cores. A barrier hands what is
-    latest on to all that meet there. Two cores that store the same byte with no barrier between leave poison.
+    From the beginning of a STORE on, its bytes are poison in the copies of all other cores. A barrier copies the latest
+    bytes to all cores that meet there. Two cores that store the same byte with no barrier between leave poison.
 
     Parameters
     ----------
     arena : uint8[arena_bytes]
     cores : int
     rng : Generator
-        For the poison.
+        Source of the poison.
     """
 
     def __init__(self, arena: UInt8, cores: int, rng: np.random.Generator):
@@ -179,26 +179,26 @@ class ArenaViews:
         self._count = 0
 
     def __getitem__(self, core: int) -> UInt8:
-        """What a core loads, uint8[arena_bytes]."""
+        """Return the copy from which a core loads, uint8[arena_bytes]."""
         return self._views[core]
 
     def begin_store(self, where: npt.NDArray[np.bool_]) -> None:
-        """Some core begins to store these bytes: nobody may rely on them."""
+        """Begin a core's store of these bytes: nobody may rely on them."""
         for view in self._views:
             poison(view, where, self._rng)
 
     def complete_store(self, core: int, where: npt.NDArray[np.bool_]) -> None:
-        """A core has stored these bytes, in its own copy."""
+        """Complete a core's store of these bytes in its own copy."""
         if len(self._views) == 1:
             return
         self._count += 1
-        # Somebody else has stored them, and this core cannot know it.
+        # Another core has stored these bytes, and this core cannot know it.
         newest = self._stores.max(axis=0)
         poison(self._views[core], where & (newest > self._stores[core]), self._rng)
         self._stores[core][where] = self._count
 
     def meet(self, group: Iterable[int]) -> None:
-        """These cores pass a barrier."""
+        """Let these cores pass a barrier."""
         members = list(group)
         latest = self._stores[members].argmax(axis=0)
         stores = self._stores[members].max(axis=0)
@@ -209,7 +209,7 @@ class ArenaViews:
         self._stores[members] = stores
 
     def finish(self) -> None:
-        """The run has ended: the arena holds what was stored last."""
+        """End the run: the arena gets the bytes that were stored last."""
         if len(self._views) == 1:
             return
         latest = self._stores.argmax(axis=0)

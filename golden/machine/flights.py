@@ -1,4 +1,4 @@
-"""The commands of a queue as the golden machine sees them: read and checked, and those that have not completed."""
+"""The commands of a queue in the golden machine: decoded and checked, and those that have begun and not completed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class MachineError(Exception):
     code : ErrorCode
     unit : Unit
     index : int
-        Of the command in its queue.
+        The command's index in its queue.
     address : int
         The address out of range; 0 where there is none.
     core : int
-        The core that it is of.
+        The core that stopped.
     """
 
     def __init__(self, code: ErrorCode, unit: Unit, index: int, address: int = 0, core: int = 0):
@@ -48,8 +48,8 @@ class MachineError(Exception):
 class Flight:
     """A command between its beginning and its completion, with the memories as it sees them.
 
-    ``early`` is what a COMPUTE command may read before it has landed, ``complete`` when it has completed at the latest,
-    on the same timeline.
+    ``early`` holds the bytes that a COMPUTE command may read before they are written back, ``complete`` is the cycle by
+    which it has completed, on the same timeline.
     """
 
     index: int
@@ -88,7 +88,7 @@ class CommandQueue:
     flights: deque[Flight] = field(default_factory=deque)
 
     def peek(self) -> tuple[Opcode, dict[str, int]]:
-        """Opcode and fields of the next command, checked as the hardware's queue does."""
+        """Return opcode and fields of the next command, checked as the hardware's queue does."""
         command = self.commands[self.next * COMMAND_BYTES : (self.next + 1) * COMMAND_BYTES]
         if len(command) < COMMAND_BYTES:
             raise self.error(ErrorCode.PROGRAM_END, self.next)
@@ -107,11 +107,11 @@ class CommandQueue:
         return opcode, fields
 
     def error(self, code: ErrorCode, index: int) -> MachineError:
-        """An error at one of its commands that the queue itself finds."""
+        """Return an error that the queue itself finds at one of its commands."""
         return MachineError(code, self.queue.unit, index, core=self.core)
 
 
-# Why the hardware refuses a command, or stops at it.
+# The error with which the hardware refuses a command, or stops at it.
 
 
 class CommandError(Exception):

@@ -13,21 +13,21 @@ from ..elements import BINARY_BITS, run_bytes
 from ..numerics.binary import pack, unpack
 from ..program.program import Program, SpilledTensor, WrittenTensor
 
-# Tensors as they lie in memory: codes of a byte each, or binary values packed along channels.
+# Tensors in memory: codes of a byte each, or binary values packed along channels.
 
 Int8 = npt.NDArray[np.int8]
 UInt8 = npt.NDArray[np.uint8]
 
 
 def tensor_image(codes: Int8, bits: int) -> UInt8:
-    """The bytes of a tensor's pixels.
+    """Encode a tensor's pixels as bytes.
 
     Parameters
     ----------
     codes : int8[height, width, channels]
-        Of a binary tensor +1 and -1.
+        Codes; for a binary tensor +1 and -1.
     bits : int
-        Of an element.
+        Bits of an element.
 
     Returns
     -------
@@ -46,25 +46,27 @@ def model_order(codes: Int8, order: Sequence[int]) -> Int8:
 
 
 def tensor_codes(image: UInt8, shape: tuple[int, int, int], bits: int) -> Int8:
-    """The codes int8[height, width, channels] of a tensor of this shape, from its bytes, of any shape."""
+    """Decode a tensor of this shape, int8[height, width, channels], from its bytes, an array of any shape."""
     height, width, channels = shape
     stored = np.ascontiguousarray(image).reshape(height, width, run_bytes(channels, bits))
     return unpack(stored, channels) if bits == BINARY_BITS else stored.view(np.int8)
 
 
 def new_arena(program: Program, config: Config) -> UInt8:
-    """An arena for a program, uint8[arena_bytes], all zero: the one on the chip, or as large as it needs to be."""
+    """Create a zeroed arena for a program, uint8[arena_bytes]: of the size of that on the chip, else as large as
+    needed."""
     return np.zeros(config.arena.on_chip_bytes or program.arena_bytes, np.uint8)
 
 
 def write_contents(arena: UInt8, contents: Iterable[tuple[int, bytes]]) -> None:
-    """Put what must lie there into the arena uint8[arena_bytes], by address."""
+    """Write contents into the arena uint8[arena_bytes], by address."""
     for address, data in contents:
         arena[address : address + len(data)] = np.frombuffer(data, np.uint8)
 
 
 def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
-    """What lies in the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels], as it lies there."""
+    """Read a tensor from the feature memory uint8[feature_bytes]: a copy, int8[height, width, channels], in stored
+    order."""
     height, width, channels = tensor.shape
     y, x, byte = np.ogrid[:height, :width, : run_bytes(channels, tensor.bits)]
     image = feature[tensor.address + y * tensor.row_pitch + x * tensor.pixel_pitch + byte]
@@ -72,14 +74,14 @@ def read_tensor(tensor: WrittenTensor, feature: UInt8) -> npt.NDArray[np.int8]:
 
 
 def spilled_codes(tensor: SpilledTensor, data: UInt8) -> npt.NDArray[np.int8]:
-    """The codes of these bytes of the arena: int8[height, width, channels] in the order there."""
+    """Decode bytes of the arena: int8[height, width, channels], in stored order."""
     height, width, channels = tensor.shape
     own = run_bytes(channels, tensor.bits)
     pixels = np.arange(height * width)[:, None] * (tensor.pixel_pitch or own)
     return tensor_codes(data[pixels + np.arange(own)], tensor.shape, tensor.bits)
 
 
-# Parts of tensors, which several cores have computed, put together.
+# Joining parts of tensors that several cores have computed.
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +92,10 @@ class Part:
     ----------
     name : str
     row, channel : int
-        Where it begins in the tensor, of whose channels in the order in which they lie.
+        Its first row and channel in the tensor, with channels in stored order.
     codes : int8[height, width, channels]
     order : tuple of int
-        Which channel of the model's tensor each channel of the tensor is; empty if the order is the model's.
+        For each channel of the tensor, the channel of the model's tensor; empty if the order is the model's.
     """
 
     name: str
@@ -104,22 +106,22 @@ class Part:
 
     @classmethod
     def written(cls, tensor: WrittenTensor, feature: UInt8) -> Part:
-        """What lies in the feature memory uint8[feature_bytes]: a copy."""
+        """Read a part from the feature memory uint8[feature_bytes]: a copy."""
         return cls(tensor.name, tensor.row, tensor.channel, read_tensor(tensor, feature), tensor.order)
 
     @classmethod
     def spilled(cls, tensor: SpilledTensor, data: UInt8) -> Part:
-        """What lies in the arena, from its bytes there: a copy."""
+        """Read a part from its bytes in the arena: a copy."""
         return cls(tensor.name, tensor.row, tensor.channel, spilled_codes(tensor, data.copy()), tensor.order)
 
 
 def joined(parts: Iterable[Part]) -> dict[str, Int8]:
-    """The tensors that the parts are of, by name, with channels in the model's order: int8[height, width, channels].
+    """Join parts into tensors, by name, with channels in the model's order: int8[height, width, channels].
 
     Raises
     ------
     ValueError
-        If something of a tensor is missing, or there twice.
+        If an element of a tensor is missing, or there twice.
     """
     of_tensor: dict[str, list[Part]] = {}
     for part in parts:
@@ -143,7 +145,7 @@ def _joined(name: str, parts: list[Part]) -> Int8:
 
 
 def of_shares(parts: Sequence[Sequence[Part]], shares: int) -> list[dict[str, Int8]]:
-    """The tensors of each share of the samples, of the parts of each core: one core's, or all put together."""
+    """Return the tensors of each share of the samples: each core has a share, or the parts of all cores are joined."""
     if shares > 1:
         return [joined(own) for own in parts]
     return [joined(part for own in parts for part in own)]

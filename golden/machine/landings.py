@@ -1,4 +1,4 @@
-"""Which bytes of the feature memory a COMPUTE command may read too early: bytes of results that may not have landed."""
+"""Bytes of the feature memory that a COMPUTE command may read too early: results that may not be written back."""
 
 from __future__ import annotations
 
@@ -28,18 +28,21 @@ _BYTE_BITS = 8
 
 
 def packs(config: Config) -> bool:
-    """Whether the hardware of a configuration can pack results: if one of its engines takes binary values."""
+    """Return whether the hardware of a configuration packs results: whether one of its engines takes binary values."""
     return any(specification_of(code).is_binary for code in config.engines)
 
 
 def shares_bytes(config: Config) -> bool:
-    """Whether a piece of packed results is less than a byte."""
+    """Return whether a piece of packed results is less than a byte."""
     return config.array.columns < _BYTE_BITS
 
 
 def packing_conditions(command: Any, config: Config) -> list[Any]:
-    """The conditions of a command whose results are packed, in expressions that mean the same for NumPy integers and
-    for Amaranth values, as those of :attr:`.engines.specification.EngineSpecification.conditions`."""
+    """Return the conditions of a command whose results are packed.
+
+    Like :attr:`.engines.specification.EngineSpecification.conditions` they are expressions that mean the same for NumPy
+    integers and for Amaranth values.
+    """
     packed = command["packed"].any()
     if not packs(config):
         return [~packed]
@@ -47,13 +50,14 @@ def packing_conditions(command: Any, config: Config) -> list[Any]:
 
 
 def is_packed_legally(command: Mapping[str, int], config: Config) -> bool:
-    """Whether a command of plain integers meets those conditions."""
+    """Return whether a command of plain integers meets those conditions."""
     fields = as_numpy(command, find_engine(command["engine"]))
     return all(map(bool, packing_conditions(fields, config)))
 
 
 def written_span(command: Mapping[str, int], tile: int, results: int, config: Config) -> tuple[int, int]:
-    """Where a window of a tile writes its results: its first byte, counted from its destination, and its bytes."""
+    """Return where a window of a tile writes its results: the first byte, from the window's destination, and the
+    size."""
     if not command["packed"]:
         return 0, results
     if not shares_bytes(config):
@@ -64,7 +68,7 @@ def written_span(command: Mapping[str, int], tile: int, results: int, config: Co
 
 
 def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[np.bool_], config: Config) -> UInt8:
-    """The bytes that windows write.
+    """Pack the results of windows into the bytes that they write.
 
     Parameters
     ----------
@@ -72,13 +76,13 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
         Fields of :data:`isa.COMPUTE`, ``packed`` among them.
     results : int8[outer, middle, inner, results, lanes]
     valid : bool[outer, middle, inner, results, lanes]
-        Which of them are results.
+        Whether each element is a result.
     config : Config
 
     Returns
     -------
     uint8[outer, middle, inner, results, bytes]
-        From the first byte of each on, see :func:`written_span`.
+        The bytes of each window from its first one on, see :func:`written_span`.
     """
     bits = (results >= 0) & valid
     if not shares_bytes(config):
@@ -101,19 +105,19 @@ def pack_windows(command: Mapping[str, int], results: Int8, valid: npt.NDArray[n
 
 
 def _window_bits(results: int, config: Config) -> int:
-    """Bits from one window to the next: its results, rounded up to whole pieces."""
+    """Return the bits from one window to the next: its results, rounded up to whole pieces."""
     return -(-results // config.array.columns) * config.array.columns
 
 
 Int64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
 
-#: The cycle of a step that comes when all has landed.
+#: The cycle of a step that comes after all results are written back.
 _LATE = np.iinfo(np.int64).max
 
 
 def window_spans(command: Mapping[str, int], config: Config) -> Iterator[tuple[Int64, int]]:
-    """Where each result of a tile's windows is written first, and how many bytes of it, tile by tile."""
+    """Yield, tile by tile, the first byte and the size of each result of the tile's windows."""
     offsets = specification_of(command["engine"]).issue.result_offsets(command)
     destinations = windows.loop_addresses(command, "destination")[..., None] + np.array(offsets)
     for tile, results in enumerate(windows.lane_counts(command)):
@@ -123,14 +127,14 @@ def window_spans(command: Mapping[str, int], config: Config) -> Iterator[tuple[I
 
 @dataclass(frozen=True, eq=False)
 class EarlyReads:
-    """What a command may read too early.
+    """The bytes that a command may read too early.
 
     Attributes
     ----------
     landings : int64[feature_bytes] or None
-        For each byte the first cycle in which a step may read it; None if all has landed when the command begins.
+        For each byte the first cycle in which a step may read it; None if all is written back when the command begins.
     begins : int64[windows]
-        The cycle of the first step of each window; of windows that come when all has landed any later one.
+        The cycle of the first step of each window; any later one for windows that come after the last write-back.
     """
 
     landings: Int64 | None
@@ -138,29 +142,31 @@ class EarlyReads:
 
     @property
     def windows(self) -> Int64:
-        """The windows that begin before all has landed."""
+        """The number of windows that begin before all results are written back."""
         return np.flatnonzero(self.begins != _LATE)
 
     def may_matter(self, number: Int64) -> bool:
-        """Whether one of some windows begins before all has landed."""
+        """Return whether one of these windows begins before all results are written back."""
         return self.landings is not None and bool((self.begins[number] != _LATE).any())
 
     def cycles(self, command: Mapping[str, int], number: Int64) -> Int64:
-        """The cycle of each step of some windows, int64[..., steps]; of steps that are left out any later one."""
+        """Return the cycle of each step of some windows, int64[..., steps]; any later one for steps that are left
+        out."""
         steps = np.arange(command["steps"])
         skipped = np.where(number % command["inner"], command["skip"], 0)[..., None]
         cycles = np.minimum(self.begins[number], _LATE - len(steps))[..., None] + steps - skipped
         return np.where(steps < skipped, _LATE, cycles)
 
     def too_early(self, addresses: Int64, cycles: Int64) -> Bool:
-        """Which bytes are read too early: ``addresses`` int64[..., lanes] of words in ``cycles`` int64[...]."""
+        """Return whether each byte is read too early: ``addresses`` int64[..., lanes] of words in ``cycles``
+        int64[...]."""
         if self.landings is None:
             return np.zeros(addresses.shape, np.bool_)
         return self.landings[addresses] > cycles[..., None]
 
 
 class Landings:
-    """When the results of a queue's COMPUTE commands land, byte by byte, on the timeline of what may be relied on.
+    """The cycle in which each byte of a queue's results is written back, on the timeline on which a program may rely.
 
     Parameters
     ----------
@@ -174,7 +180,8 @@ class Landings:
         self._landed = 0
 
     def foresee(self, command: Mapping[str, int], *, after: bool) -> tuple[Issued, EarlyReads]:
-        """The next command, legal and within its memories, and what it may read too early."""
+        """Return the next command, legal and within its memories, on the timeline, and the bytes it may read too
+        early."""
         issued = self._timeline.foresee(command, after=after)
         begins = np.full(command["outer"] * command["middle"] * command["inner"], _LATE, np.int64)
         if self._landed <= issued.begin:
@@ -184,7 +191,7 @@ class Landings:
         return issued, EarlyReads(self._landings.copy(), begins)
 
     def issue(self, command: Mapping[str, int], issued: Issued) -> None:
-        """Go on after a command that was foreseen."""
+        """Continue after a command that :meth:`foresee` returned."""
         self._timeline.issue(command, issued)
         self._landed = issued.landed
         shape = tuple(command[name] for name in ("outer", "middle", "inner"))

@@ -25,15 +25,15 @@ from .images import Part, of_shares, write_contents
 
 UInt8 = npt.NDArray[np.uint8]
 
-#: Which queue of a core goes on where both can.
+#: Orders: the queue of a core that continues where both can.
 ORDERS = ("dma-first", "compute-first", "random")
-#: Which core goes on where several can: one as long as it can, then the next; all in turns; any.
+#: Turns: the core that continues where several can: one as long as it can, then the next; all in turns; any.
 _FIRSTS = tuple(f"core-{number}-first" for number in range(MOST_CORES))
 TURNS = (*_FIRSTS, "in-turns", "random")
 
 
 def interleavings(cores: int) -> Iterator[tuple[str, str]]:
-    """Orders and turns that are worth a try, for ever: every order, and every core first."""
+    """Yield pairs of order and turns without end, such that each order is tried, and each core first."""
     turns = (*_FIRSTS[:cores], "in-turns", "random") if cores > 1 else _FIRSTS[:1]
     return zip(itertools.cycle(ORDERS), itertools.cycle(turns), strict=False)
 
@@ -45,7 +45,7 @@ class Machine:
     ----------
     config : Config
     seed : int
-        For the initial contents of the memories, the poison, and what is random.
+        Seed of the initial contents of the memories, of the poison, and of random choices.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ class Machine:
         Parameters
         ----------
         queues : sequence of Queues
-            For each core where its commands lie in the arena, and how many there are.
+            For each core, the place of its commands in the arena and their number.
         arena : uint8[arena_bytes]
             External memory, read and written.
         order : str
@@ -113,7 +113,7 @@ class Machine:
             core.check_tokens()
 
     def _choices(self, order: str, turns: str, last: int) -> Iterator[tuple[int, list[Event]]]:
-        """The cores that can go on, the one whose turn it is first, each with what may happen there."""
+        """Return the cores that can continue, that whose turn it is first, each with its possible events."""
         first = last + 1 if turns == "in-turns" else _FIRSTS.index(turns) if turns in _FIRSTS else 0
         for offset in range(len(self.cores)):
             number = (first + offset) % len(self.cores)
@@ -122,7 +122,7 @@ class Machine:
                 yield number, events
 
     def _meet(self, views: ArenaViews) -> bool:
-        """Let the groups that are complete pass their barriers; tells whether any does."""
+        """Let complete groups of cores pass their barriers; return whether one did."""
         for core in self.cores:
             flight = core.barrier
             if flight is None:
@@ -143,8 +143,8 @@ class Machine:
     def run_prologue(
         self, program: Program, arena: UInt8, *, order: str = "dma-first", turns: str = "core-0-first"
     ) -> None:
-        """Load what stays resident, in stages if the arena does not hold the whole program, and put there what an
-        inference needs.
+        """Load the resident data, in stages if the arena does not hold the whole program, and prepare the arena for
+        inferences.
 
         Raises
         ------
@@ -159,7 +159,7 @@ class Machine:
     def run_body(
         self, program: Program, arena: UInt8, *, order: str = "dma-first", turns: str = "core-0-first"
     ) -> list[dict[str, npt.NDArray[np.int8]]]:
-        """Run one inference; returns for each share of the samples every tensor that leaves the array, by name, as
+        """Run one inference; return for each share of the samples every tensor that leaves the array, by name, as
         int8[height, width, channels]."""
         completed_by: dict[tuple[int, int], list[WrittenTensor]] = {}
         for number, core in enumerate(program.cores):

@@ -1,9 +1,9 @@
-"""When results land at the latest: what a program may rely on where a command does not wait for them.
+"""The latest cycles in which results are written back: a program may rely on them where a command does not wait.
 
 Time counts on a timeline on which every step comes as early as it can: one each cycle, held back by nothing but the
 results before it. In the hardware steps also wait for commands, tokens and memories. Whatever delays a step delays all
 steps after it at least as much as any result before it, because all of them go through one gate in order. So a step
-comes after a result has landed if it does so here.
+that comes after the write-back of a result here does so in the hardware.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .overheads import OVERHEADS
 
 
 def lead(config: Config, command: Mapping[str, int], before: Mapping[str, int], *, after: bool) -> int | None:
-    """How many cycles before all earlier results have landed the hardware lets a COMPUTE command begin, at most; None
-    where it does not ask.
+    """Return how many cycles before the last write-back of earlier results the hardware lets a COMPUTE command begin.
 
-    ``before`` has the fields of the command before it, ``after`` is what the command says.
+    None where the hardware does not wait. ``before`` has the fields of the command before it, ``after`` is the flag of
+    the command.
     """
     if after:
         return 0
@@ -36,20 +36,21 @@ def lead(config: Config, command: Mapping[str, int], before: Mapping[str, int], 
 
 @dataclass(frozen=True, slots=True)
 class _Rounds:
-    """Some rounds of windows that are issued alike.
+    """Rounds of windows that are issued alike.
 
     Attributes
     ----------
     begin : int
         The cycle of the first step of the first window.
     number : int
-        That window's, counted in its command.
+        The number of that window in its command.
     count : int
         Rounds.
     period : int
         Cycles of a round.
     windows : tuple of (int, int)
-        Of each window of a round, from the round's begin: its first step, and the first step that may read its result.
+        For each window of a round, in cycles from the round's beginning: its first step, and the first step that may
+        read its result.
     """
 
     begin: int
@@ -59,7 +60,7 @@ class _Rounds:
     windows: tuple[tuple[int, int], ...]
 
     def all(self, first: int = 0) -> Iterator[tuple[int, int, int]]:
-        """Windows from a round on: number, first step, and the first step that may read its result."""
+        """Yield the windows from a round on: number, first step, and the first step that may read its result."""
         for round_ in range(first, self.count):
             number, begin = self.number + round_ * len(self.windows), self.begin + round_ * self.period
             for place, (step, landing) in enumerate(self.windows):
@@ -73,11 +74,11 @@ class Issued:
     Attributes
     ----------
     begin, end : int
-        Cycle of its first step, and the one after that of the last.
+        The cycle of its first step, and the cycle after its last.
     landed : int
-        From this cycle on a step may read all of its results, and all earlier ones.
+        The cycle from which on a step may read all of its results, and all earlier ones.
     backlog : int
-        Cycles that the results take that are under way when it ends.
+        Cycles that the requantiser still needs when it ends.
     """
 
     begin: int
@@ -88,11 +89,11 @@ class Issued:
 
     @property
     def complete(self) -> int:
-        """When the command has completed, at the latest."""
+        """The cycle by which the command has completed."""
         return self.landed + OVERHEADS.completion
 
     def first_windows(self, end: int) -> Iterator[tuple[int, int]]:
-        """The windows that begin before a cycle: number, and the cycle of the first step.
+        """Yield the windows that begin before a cycle: number, and the cycle of the first step.
 
         Further steps follow one each cycle, or later.
         """
@@ -103,8 +104,10 @@ class Issued:
                 yield number, step
 
     def last_windows(self) -> Iterator[tuple[int, int]]:
-        """The windows whose results may be under way when the command ends: number, and the first cycle in which a step
-        may read them; in order."""
+        """Yield in order the windows whose results may not be written back when the command ends.
+
+        Each is given by its number and the first cycle in which a step may read its results.
+        """
         for rounds in self._rounds:
             latest = rounds.begin + max(landing for _, landing in rounds.windows)
             skipped = max((self.end - latest) // rounds.period, 0) if rounds.period else 0
@@ -121,7 +124,7 @@ class Timeline:
     before : Issued or None
         The latest command.
     fields : mapping of str to int, or None
-        Its fields.
+        The fields of the latest command.
     """
 
     config: Config
@@ -129,13 +132,13 @@ class Timeline:
     fields: Mapping[str, int] | None = None
 
     def foresee(self, command: Mapping[str, int], *, after: bool) -> Issued:
-        """The next command, which ``command`` describes by its fields, if it were issued."""
+        """Return the next command, given its fields, as it would be issued."""
         begin, backlog = 0, 0
         if self.before is not None and self.fields is not None:
             begin, backlog = self.before.end, self.before.backlog
             ahead = lead(self.config, command, self.fields, after=after)
             if ahead is not None:
-                # By then the result FIFO has given all that it had.
+                # By then the result FIFO is empty.
                 begin, backlog = max(begin, self.before.landed - ahead), 0
         is_burst = specification_of(command["engine"]).issue.is_burst
         latency, limit = landing_latency(self.config, command), backlog_limit(self.config, command["engine"])
@@ -148,7 +151,7 @@ class Timeline:
                 for (steps, groups), (hold, waiting) in zip(windows, issued, strict=True):
                     counted = step + hold + (0 if is_burst else steps - 1)
                     working = max(waiting - 1, 0) + groups + begins
-                    # What is held is the last step of a window, which may be the first.
+                    # The last step of a window is held, which may be its first.
                     places.append((step + hold if steps == 1 else step, counted + latency + working - 1))
                     begins = False
                     step += steps + hold
@@ -158,5 +161,5 @@ class Timeline:
         return Issued(begin, now, landed, backlog, tuple(rounds))
 
     def issue(self, command: Mapping[str, int], issued: Issued) -> None:
-        """Go on after a command that was foreseen."""
+        """Continue after a command that :meth:`foresee` returned."""
         self.before, self.fields = issued, command

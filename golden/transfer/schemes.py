@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 WIDTHS = (8, 16)
-#: Of scales: they are normal float32 numbers, and so are the values of the greatest codes.
+#: Limits of scales: within them a scale and the value of the greatest code are normal float32 numbers.
 LEAST_SCALE, GREATEST_SCALE = float(np.finfo(np.float32).tiny), 2.0**111
 
 Float32 = npt.NDArray[np.float32]
@@ -68,7 +68,7 @@ class Scheme:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the codes: int8, uint8, int16 or uint16."""
+        """The type of the codes: int8, uint8, int16 or uint16."""
         return np.dtype(f"{'' if self.is_signed else 'u'}int{self.bits}")
 
     @property
@@ -180,7 +180,7 @@ def fixed_point(integer_bits: int, fraction_bits: int, *, is_signed: bool = True
     return Scheme(bits, is_signed, 2.0**-fraction_bits, is_symmetric=is_symmetric)
 
 
-# Names of quantisation schemes, as people write them: ``q3.4``, ``uq0.16``, ``int8:scale=0.05,zero_point=-3``.
+# Names of quantisation schemes: ``q3.4``, ``uq0.16``, ``int8:scale=0.05,zero_point=-3``.
 
 FORMS = "qM.N, uqM.N, or int8, uint8, int16 or uint16 with :scale=S, as int8:scale=0.05,zero_point=-3"
 
@@ -189,7 +189,7 @@ _INTEGER = re.compile(r"(u?)int(8|16)")
 
 
 def parse(text: str) -> Scheme:
-    """Read a name.
+    """Parse the name of a scheme.
 
     Parameters
     ----------
@@ -201,7 +201,7 @@ def parse(text: str) -> Scheme:
     Raises
     ------
     ValueError
-        If it is not the name of a scheme; the message says what is wrong, and what would be right.
+        If it is not the name of a scheme; the message names the mistake and the remedy.
     """
     kind, colon, rest = text.partition(":")
     fixed, integer = _FIXED_POINT.fullmatch(kind), _INTEGER.fullmatch(kind)
@@ -228,14 +228,14 @@ def parse(text: str) -> Scheme:
 
 
 def name_of(scheme: Scheme) -> str:
-    """The shortest name: that of fixed point wherever a scheme is one."""
+    """Return the shortest name of a scheme, which is that of fixed point where it is one."""
     symmetric = ["symmetric"] * scheme.is_symmetric
     fraction, exponent = math.frexp(scheme.scale)
     fraction_bits, value_bits = 1 - exponent, scheme.bits - scheme.is_signed
     if fraction == 0.5 and not scheme.zero_point and 0 <= fraction_bits <= value_bits:
         name = f"{'' if scheme.is_signed else 'u'}q{value_bits - fraction_bits}.{fraction_bits}"
         return ":".join([name, *symmetric])
-    # As few digits as float32 needs: repr of the float64 would have more.
+    # The repr of the float64 would have more digits than float32 needs.
     scale = next(text for digits in range(1, 18) if _is_same(text := f"{scheme.scale:.{digits}g}", scheme))
     zero_point = [f"zero_point={scheme.zero_point}"] if scheme.zero_point else []
     return f"{scheme.dtype}:{','.join([f'scale={scale}', *zero_point, *symmetric])}"

@@ -18,7 +18,7 @@ from .schemes import Codes, Float32, Scheme, name_of
 
 
 def apply_table(codes: Int8, table: Int8) -> Int8:
-    """Look every code up.
+    """Look up every code in a table.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def apply_pair_table(first: Int8, second: Int8, table: Int8) -> Int8:
     return np.roll(table, (half, half), (0, 1)).reshape(-1).take(pairs.transpose(axes)).transpose(np.argsort(axes))
 
 
-# Tables of which half is stored: the entries on one side of the middle give those on the other.
+# Half tables: the stored entries on one side of the middle give those on the other.
 
 Int64 = npt.NDArray[np.int64]
 
@@ -86,9 +86,9 @@ class HalfTable:
         only below the middle.
     middle : int
     is_upper : bool
-        Which side of the middle is stored: the one above it.
+        Whether the stored entries are those above the middle.
     total : int or None
-        Entries of the other side are ``clip(total - entry, low, high)``; if it is None, they equal the stored ones.
+        Entries of the other side are ``clip(total - entry, low, high)``; if None, they equal the stored ones.
     low, high : int
     """
 
@@ -100,7 +100,7 @@ class HalfTable:
     high: int
 
     def expand(self) -> Int64:
-        """The whole table: int64[2 * size]."""
+        """Return the whole table: int64[2 * size]."""
         size, stored = len(self.stored), np.array(self.stored)
         other = stored if self.total is None else np.clip(self.total - stored, self.low, self.high)
         above, below = (stored, other) if self.is_upper else (other, stored)
@@ -108,7 +108,7 @@ class HalfTable:
 
 
 def halve(table: Int64) -> HalfTable | None:
-    """Find a half that gives the same entries; None if there is none.
+    """Find a half table that gives the same entries; None if there is none.
 
     The half is compared with the table, entry by entry: nothing is assumed of the function after it. This finds
     functions that are even or odd about the middle, or odd about a result other than zero, such as a sigmoid, even if
@@ -126,7 +126,7 @@ def halve(table: Int64) -> HalfTable | None:
     """
     size = check_entries(len(table)) // 2
     middle, low, high = int(table[size]), int(table.min()), int(table.max())
-    # By the distance, from 1.
+    # These are indexed by the distance from the middle, from 1 on.
     above, below = table[size + 1 :], table[size - 1 : 0 : -1]
     first = int(table[0])
     halves = [HalfTable((first, *below.tolist()), middle, False, None, low, high)]
@@ -141,7 +141,7 @@ def halve(table: Int64) -> HalfTable | None:
 
 
 def _totals(above: Int64, below: Int64, low: int, high: int) -> list[int]:
-    """The possible sums of the two entries of a distance, where they do not saturate."""
+    """Return the possible sums of the two entries at each distance, where neither saturates."""
     sums = above + below
     free = (low < above) & (above < high) & (low < below) & (below < high)
     if free.any():
@@ -156,12 +156,12 @@ def check_entries(entries: int) -> int:
     return entries
 
 
-# Transfer tables between codes of any two schemes, and equal tables stored once.
+# Transfer tables between codes of any two schemes; equal tables are stored once.
 #
 # Source: *Method and computing tool for determining a transfer function between pairs of successive layers of a neural
 # network* (EP 19290051.2): ``TF[i] = Q(OP(Q^-1(i + min_j)))``, and T tables for P places, T <= P.
 
-#: Elementwise, on float32 numbers.
+#: An elementwise function of float32 numbers.
 Operator = Callable[[Float32], Float32]
 
 
@@ -171,9 +171,9 @@ def transfer_table(source: Scheme, operator: Operator, target: Scheme) -> Codes:
     Parameters
     ----------
     source, target : Scheme
-        Of the operator's input and of its result; widths and kinds may differ.
+        The schemes of the operator's input and of its result; widths and kinds may differ.
     operator : callable
-        Elementwise, from float32[n] to float32[n]: a function of NumPy, or what
+        An elementwise function from float32[n] to float32[n]: one of NumPy's, or one that
         :mod:`lutterfly.host.transfer` makes of ONNX operators.
 
     Returns
@@ -190,7 +190,7 @@ def transfer_table(source: Scheme, operator: Operator, target: Scheme) -> Codes:
         If its shape is another one, or a result is infinite or not a number: no code stands for it.
     """
     values = source.dequantise(source.codes)
-    # NaN and infinity are found below, with the code that leads to them.
+    # The check below finds NaN and infinity, and names the code that leads to them.
     with np.errstate(all="ignore"):
         results = np.asarray(operator(values))
     if results.dtype != np.float32:
@@ -221,7 +221,7 @@ def stored_once(tables: Sequence[Codes]) -> tuple[list[Codes], list[int]]:
     stored : list of arrays
         T of them, T <= P, in the order of their first places. Equal ones have equal types, shapes and codes.
     indices : list of int
-        For each place that of its table in ``stored``.
+        For each place, the index of its table in ``stored``.
     """
     stored: list[Codes] = []
     found: dict[tuple[str, tuple[int, ...], bytes], int] = {}
