@@ -27,7 +27,7 @@ __all__ = ["Core", "reset_latency"]
 
 
 def reset_latency(config: Config) -> int:
-    """Cycles from a core's ``reset`` to that of its last unit, which is the supervisor."""
+    """Return the cycles from a core's ``reset`` to that of its last unit, the supervisor."""
     return 7 if config.cores == 1 else 8
 
 
@@ -38,7 +38,7 @@ class Core(wiring.Component):
     ----------
     config : Config
     core : int
-        Its number.
+        The core's number.
 
     Members
     -------
@@ -61,7 +61,7 @@ class Core(wiring.Component):
     stop : In(1)
         An error of another core ends the run, with several cores.
     progress : Out(1), peers_progress : In(1)
-        Something but its barrier moves in this core, or in another one, with several cores.
+        A unit other than the barrier unit makes progress in this core, or in another one, with several cores.
     """
 
     def __init__(self, config: Config, core: int = 0):
@@ -105,8 +105,8 @@ class Core(wiring.Component):
         }
         if self.config.cores > 1:
             self._units["barrier"] = BarrierUnit(self.config, self.core)
-        # Each unit's reset from a register of its own, one after the other: no wire has to reach all over the device,
-        # and a reset is much longer than the chain. The supervisor comes last, so that no run begins before.
+        # Each unit's reset comes from a register of its own, one after the other: no wire has to reach all over the
+        # device, and a reset is much longer than the chain. The supervisor comes last, so that no run begins before.
         reset = self.reset
         for name, unit in reversed(self._units.items()):
             later = Signal(name=f"{name}_reset")
@@ -141,7 +141,7 @@ class Core(wiring.Component):
         return m
 
     def _elaborate_queue(self, m: Module, which: Queue) -> None:
-        """A queue between its ring, its peer and the supervisor."""
+        """Connect a queue to its ring, its peer and the supervisor."""
         program, supervisor = self._units["program"], self._units["supervisor"]
         name, queue, peer = which.value, self._units[f"{which.value}_queue"], self._units[f"{which.peer.value}_queue"]
         connect(m, getattr(program, f"{name}_words"), queue.words)
@@ -164,11 +164,11 @@ class Core(wiring.Component):
         ]
 
     def _elaborate_supervision(self, m: Module) -> Signal:
-        """The units under the supervisor; returns what moves in each, in their order."""
+        """Connect the units to the supervisor; return the progress of each, in their order."""
         supervisor, *workers = self._units.values()
         program, dma_queue, compute_queue, load, store, compute = workers[:6]
-        # A register for each, so that no handshake of one end of the core is joined with that of another; the halt goes
-        # from one to the next, or synthesis would make one of all its registers.
+        # Each has a register, so that handshakes at different ends of the core are not joined; the halt passes from one
+        # to the next, or synthesis would merge all its registers.
         progress, halt = Signal(len(workers)), supervisor.halt
         for bit, worker in zip(progress, workers, strict=True):
             m.d.sync += [worker.halt.eq(halt), bit.eq(worker.progress)]
@@ -195,11 +195,11 @@ class Core(wiring.Component):
         return progress
 
     def _elaborate_cluster(self, m: Module, progress: Signal) -> None:
-        """What there is where there are other cores."""
+        """Connect the other cores, where there are some."""
         supervisor, barrier, dma_queue = (self._units[name] for name in ("supervisor", "barrier", "dma_queue"))
         connect(m, dma_queue.barrier, barrier.command)
         connect(m, barrier.arrive, flipped(self.arrive))
-        # Registered, so that no core's handshakes are joined with another's.
+        # These are registered, so that no core's handshakes are joined with another's.
         m.d.sync += self.progress.eq(progress[:-1].any())
         m.d.comb += [
             barrier.release.eq(self.release),
@@ -213,7 +213,7 @@ class Core(wiring.Component):
             m.d.comb += report_error(supervisor.errors.cluster, ErrorCode.STOPPED, Unit.NONE, 0)
 
     def _dma_done(self) -> Value:
-        """A command of the DMA queue has completed."""
+        """Return whether a command of the DMA queue has completed."""
         done = self._units["load"].done | self._units["store"].done
         return done | self._units["barrier"].done if self.config.cores > 1 else done
 
@@ -234,7 +234,8 @@ class Core(wiring.Component):
         ]
 
     def _elaborate_assertions(self, m: Module, checks: Assertions) -> None:
-        """Units never run beside each other: what one of them writes, another may be about to read."""
+        """Assert that units which exclude each other never run together: one may be about to read what the other
+        writes."""
         if not checks.wanted:
             return
         busy = []

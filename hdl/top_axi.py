@@ -49,7 +49,7 @@ class TopAxi(wiring.Component):
     Attributes
     ----------
     status : Signal
-        The lowest bits of STATUS, for what is built around this; no pin has them.
+        The lowest bits of STATUS, for a component around this one; no pin has them.
     """
 
     def __init__(self, config: Config):
@@ -69,12 +69,12 @@ class TopAxi(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.registers = bank = Registers(self.config)
-        # All resets of the core come from registers, and are long: wires cross the device, and pipelines are not reset
-        # but run out. So its domain has no reset of its own, and that of the pins becomes one like the guard's.
+        # All resets of the core come from registers, and are long, as wires cross the device and pipelines are not
+        # reset but run out. So its domain has no reset of its own, and that of the pins is treated like the guard's.
         m.domains.core = ClockDomain(reset_less=True, local=True)
         guards, cores = [], []
         for number in range(self.config.cores):
-            # From the soft reset to that of the last unit: a register here, and the core's own.
+            # Cycles from the soft reset to that of the last unit: a register here, and the core's own.
             guards.append(AxiGuard(self.config, reset_cycles=1 + reset_latency(self.config)))
             cores.append(Core(self.config, number))
         for guard_name, core_name, guard, core in zip(
@@ -116,7 +116,7 @@ class TopAxi(wiring.Component):
         return m
 
     def _elaborate_ports(self, m: Module, guards: list[AxiGuard]) -> None:
-        """The guards at the pins: each at a port of its own, or all behind an arbiter."""
+        """Connect the guards to the pins: each has a port of its own, or all share one through an arbiter."""
         ports = [flipped(getattr(self, name)) for name in numbered("memory", self.config.cluster.ports)]
         if len(ports) < len(guards):
             m.submodules.arbiter = arbiter = AxiArbiter(self.config)
@@ -128,7 +128,7 @@ class TopAxi(wiring.Component):
     def _elaborate_core(
         self, m: Module, bank: Registers, guards: list[AxiGuard], cores: list[Core], reset: Signal
     ) -> Value:
-        """The only core and the registers; returns whether an interrupt is pending."""
+        """Connect the only core and the registers; return whether an interrupt is pending."""
         (core,), (guard,) = cores, guards
         start, clear_interrupt = _commands(bank)
         m.d.comb += [
@@ -144,7 +144,8 @@ class TopAxi(wiring.Component):
     def _elaborate_cluster(
         self, m: Module, bank: Registers, guards: list[AxiGuard], cores: list[Core], reset: Signal
     ) -> Value:
-        """Several cores, the registers of each, and what joins them; returns whether an interrupt is pending."""
+        """Connect several cores, the registers of each, and the common units; return whether an interrupt is
+        pending."""
         count = len(cores)
         m.submodules.cluster = cluster = ResetInserter(reset)(Cluster(count))
         m.submodules.barrier = barrier = ResetInserter(reset)(Barrier(count))
@@ -182,6 +183,6 @@ class TopAxi(wiring.Component):
 
 
 def _commands(bank: Registers) -> tuple[Value, Value]:
-    """Whether software starts a run, and whether it clears the interrupt."""
+    """Return whether software starts a run, and whether it clears the interrupt."""
     starts = bank.written[_CONTROL] & (bank.data & registers.CONTROL_START).any()
     return starts, bank.written.INTERRUPT & bank.data.any()

@@ -1,4 +1,4 @@
-"""The top of a board: a clock from its oscillator, a reset without a pin, and levels as the board wants them."""
+"""The top level of a board: a clock from its oscillator, a reset without a pin, and levels as the board needs them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .parts.device import DOUBLE
 
 __all__ = ["RESET_CYCLES", "TopBoard"]
 
-#: For so many clocks after the PLL has locked everything is still in reset.
+#: Clocks for which everything stays in reset after the PLL has locked.
 RESET_CYCLES = 4
 
 
@@ -36,20 +36,20 @@ class TopBoard(wiring.Component):
     Members
     -------
     clock : In(1)
-        From the oscillator.
+        The oscillator's clock.
     rx : In(1)
     tx : Out(1)
     busy : Out(1)
         A light that is on while a program runs.
     error : Out(1), if the board has it
-        One that is on after an error.
+        A light that is on after an error.
     held_0, held_1, ... : Out(1)
         Always at their levels.
 
     Raises
     ------
     ValueError
-        If a level is none, or an output is inverted that is not there.
+        If a level is not 0 or 1, or an output is inverted that does not exist.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The accelerator as others take it into a design: AXI under the names that integrators' tools expect."""
+"""The accelerator as a block for other designs: AXI under the names that integrators' tools expect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TopIp(wiring.Component):
     core : wiring.Component
         :class:`.top_axi.TopAxi`, or another with its configuration and its members.
     trace : bool
-        With the pins of the performance trace, for a simulator.
+        Whether there are pins of the performance trace, for a simulator.
 
     Members
     -------
@@ -40,12 +40,12 @@ class TopIp(wiring.Component):
         The memory, AXI4; with several ports ``m_axi_0_awaddr`` and so on.
     interrupt : Out(1)
     trace_compute_done and so on : Out(1)
-        Where they are asked for; with several cores ``trace_0_compute_done`` and so on.
+        The trace, where it is requested; with several cores ``trace_0_compute_done`` and so on.
 
     Attributes
     ----------
     pins : list of Pin
-        All of them but clock and reset.
+        All pins but clock and reset.
     masters : list of str
         Prefixes of the ports to the memory.
     """
@@ -82,7 +82,7 @@ class TopIp(wiring.Component):
         return m
 
     def _tell_vivado(self) -> None:
-        """Add what names do not say: which buses belong to the clock, and when the interrupt is one. Others skip it.
+        """Add attributes for Vivado: the buses of the clock, and the level of the interrupt. Other tools ignore them.
 
         Source: AMD UG994 (Designing IP Subsystems Using IP Integrator), "Referencing RTL Modules".
         """
@@ -97,7 +97,7 @@ class TopIp(wiring.Component):
             )
 
     def describe(self) -> str:
-        """The comment in front of the Verilog: clock, reset, buses, and a table of the pins."""
+        """Return the comment at the head of the Verilog: clock, reset, buses, and a table of the pins."""
         rows = [
             (pins.CLOCK, "input", 1, "clock"),
             (pins.RESET, "input", 1, "reset, active low"),
@@ -109,7 +109,7 @@ class TopIp(wiring.Component):
         return "".join(f"// {line}".rstrip() + "\n" for line in lines)
 
     def verilog(self, *, asserted: bool = False) -> str:
-        """One file, without a dependency: the comment and the module ``lutterfly``; see :func:`generate`."""
+        """Generate one file without dependencies: the comment and the module ``lutterfly``; see :func:`generate`."""
         text = to_verilog(self, platform=SIMULATED if asserted else None, name=pins.MODULE)
         return f"{head(self.config).rstrip()}\n//\n{self.describe()}\n{text}"
 
@@ -148,15 +148,15 @@ class TopIp(wiring.Component):
 
 
 def generate(config: Config, *, asserted: bool = False, trace: bool = False) -> str:
-    """The Verilog of :class:`TopIp`, with what it was generated from and how it is connected in its first lines.
+    """Generate the Verilog of :class:`TopIp`, whose first lines name its configuration and describe its connections.
 
     Parameters
     ----------
     config : Config
     asserted : bool
-        With the assertions of :mod:`lutterfly.hdl.parts.pipeline`, and parts that sleep: for simulation.
+        Whether to add the assertions and clock gates of :mod:`lutterfly.hdl.parts.pipeline`, for simulation.
     trace : bool
-        With the pins of the performance trace.
+        Whether to add the pins of the performance trace.
 
     Returns
     -------

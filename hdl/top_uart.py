@@ -20,17 +20,17 @@ __all__ = ["TopUart", "generate"]
 
 
 class TopUart(wiring.Component):
-    """The accelerator with its arena on the chip, and a host at a UART, which carries out what
-    :mod:`lutterfly.golden.link` says. Every output is registered; ``rx`` is asynchronous.
+    """The accelerator with its arena on the chip, and a UART at which a host uses the protocol of
+    :mod:`lutterfly.golden.link`. Every output is registered; ``rx`` is asynchronous.
 
     Parameters
     ----------
     config : Config
-        With an arena on the chip.
+        A configuration with an arena on the chip.
     clock_hz : int
         Cycles in a second: rates of the line are multiples of a cycle's sixteenth.
     rate_timeout : int or None
-        Cycles of the link's time limit; a second by default. For tests.
+        Cycles of the link's time-out, for tests; a second by default.
 
     Members
     -------
@@ -92,19 +92,19 @@ class TopUart(wiring.Component):
 
 
 def generate(config: Config, clock_hz: int, *, asserted: bool = False) -> str:
-    """The Verilog of :class:`TopUart`, with what it was generated from in its first lines.
+    """Generate the Verilog of :class:`TopUart`, whose first lines name its configuration.
 
     Parameters
     ----------
     config : Config
     clock_hz : int
     asserted : bool
-        With the assertions of :mod:`lutterfly.hdl.parts.pipeline`, for simulation.
+        Whether to add the assertions of :mod:`lutterfly.hdl.parts.pipeline`, for simulation.
 
     Returns
     -------
     str
-        One file, without a dependency; its top module is ``lutterfly``.
+        One file without dependencies; its top module is ``lutterfly``.
     """
     top = TopUart(config, clock_hz)
     return head(config) + to_verilog(top, platform=SIMULATED if asserted else None, name=MODULE)

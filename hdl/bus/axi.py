@@ -39,14 +39,14 @@ __all__ = [
 ]
 
 
-#: Bits of "beats in a burst, minus one".
+#: Bits of the field "beats minus one".
 BEATS_BITS = (AxiConfig.BURST_BEATS - 1).bit_length()
 #: AxBURST of every burst.
 INCREMENTING = 1
 
 
 class Response(enum.IntEnum):
-    """RRESP and BRESP; bit 1 tells trouble from success."""
+    """RRESP and BRESP; bit 1 marks an error."""
 
     OKAY = 0
     EXOKAY = 1
@@ -76,7 +76,7 @@ def response_layout() -> data.StructLayout:
 
 class _MasterSignature(wiring.Signature):
     """The channels of one of the core's own masters, on a bus of ``data_bits``. Bursts are answered in order; answers
-    cannot be held up, so that a master asks only for what it has room for."""
+    cannot be held up, so a master requests no more than it has room for."""
 
     def __init__(self, data_bits: int):
         self.data_bits = data_bits
@@ -186,7 +186,7 @@ class BurstSplitter(wiring.Component):
     data_bytes : int
         Bytes of a beat.
     context : ShapeLike
-        What goes along from a run to its bursts.
+        The shape of data that accompanies a run and is passed on to its bursts.
 
     Members
     -------
@@ -242,8 +242,8 @@ class BurstSplitter(wiring.Component):
 
         block = Signal(AxiConfig.ADDRESS_BITS - block_bits, reset_less=True)
         start = Signal(block_bits, reset_less=True)
-        # From the beginning of the current block to the last byte of the run: what is left, without a subtraction of
-        # lengths.
+        # The bytes from the beginning of the current block to the last one of the run: the rest, without a subtraction
+        # of lengths.
         span = Signal(AxiConfig.ADDRESS_BITS + 1, reset_less=True)
         blocks_left = span[block_bits:]
         first = Signal(reset_less=True)
@@ -261,14 +261,15 @@ class BurstSplitter(wiring.Component):
             burst.first.eq(first),
             burst.last.eq(last),
             burst.context.eq(context),
-            # Not in the cycle of the last burst as well: that would couple what comes before to what comes after.
+            # No run is taken in the cycle of the last burst: that would couple the sender of runs to the taker of
+            # bursts.
             self.runs.ready.eq(~valid),
             found.input.valid.eq(valid),
         ]
         with m.If(found.input.ready & valid):
             m.d.sync += [valid.eq(~last), first.eq(0), block.eq(block + 1)]
             m.d.sync += [blocks_left.eq(blocks_left - 1), last.eq(blocks_left == 1)]
-        # Whether the first block is the last one, beside the long addition instead of after it.
+        # Whether the first block is the last one is computed in parallel with the long addition instead of after it.
         end_in_block = Signal(block_bits + 1)
         m.d.comb += end_in_block.eq(run.address[:block_bits] + run.last_byte[:block_bits])
         with m.If(self.runs.ready & self.runs.valid):
@@ -283,14 +284,14 @@ class BurstSplitter(wiring.Component):
         return m
 
 
-# Pins as integrators' tools know them: ``s_axi_awaddr``, ``m_axi_araddr``, one underscore, direction, width, meaning.
+# Pins by the names that integrators' tools expect: ``s_axi_awaddr``, ``m_axi_araddr``; direction, width, meaning.
 #
 # Source: Arm IHI 0022 (AMBA AXI and ACE Protocol Specification), issue H, chapters A2, A4 and B1. Vivado, LiteX and
 # cocotbext-axi find an interface by the prefix of such names.
 
-#: What a master says with every address, where nothing but the place changes: (bits, value). LOCK: no exclusive access
-#: (A7.4); CACHE: normal, non-cacheable, bufferable memory (A4.4), which interconnects pass on unchanged; PROT:
-#: unprivileged, secure, data (A4.7); QOS: no scheme takes part (A8.1). REGION is for slaves with several, and left out.
+#: Constant outputs of a master's address channels: (bits, value). LOCK: no exclusive access (A7.4); CACHE: normal,
+#: non-cacheable, bufferable memory (A4.4), which interconnects pass on unchanged; PROT: unprivileged, secure, data
+#: (A4.7); QOS: no scheme (A8.1). REGION is for slaves with several regions, and left out.
 CONSTANTS = {"lock": (1, 0b0), "cache": (4, 0b0011), "prot": (3, 0b000), "qos": (4, 0b0000)}
 
 _CHANNELS = {"aw": "write address", "w": "write data", "b": "write response", "ar": "read address", "r": "read data"}
@@ -325,7 +326,7 @@ class Pin:
     width : int
     meaning : str
     value : Value
-        Inside: what an output has, or what an input drives.
+        The value inside that an output shows, or that an input drives.
     """
 
     name: str
@@ -336,12 +337,12 @@ class Pin:
 
     @property
     def direction(self) -> str:
-        """As Verilog says it."""
+        """The direction in Verilog."""
         return "output" if self.flow is Flow.Out else "input"
 
 
 def bus_pins(prefix: str, component: wiring.Component, name: str, ignored: tuple[str, ...] = ()) -> list[Pin]:
-    """The pins of a component's AXI bus, its member ``name``; ``ignored`` are kinds of inputs without use."""
+    """Return the pins of a component's AXI bus, its member ``name``; ``ignored`` are kinds of inputs without use."""
     pins = []
     for member, flow, signal in _signals(component, name):
         found = _SIGNAL.fullmatch(member)
@@ -353,7 +354,7 @@ def bus_pins(prefix: str, component: wiring.Component, name: str, ignored: tuple
 
 
 def trace_pins(name: str, component: wiring.Component) -> list[Pin]:
-    """The pins of a component's trace, which is its member ``name``."""
+    """Return the pins of a component's trace, its member ``name``."""
     return [
         Pin(f"{name}_{member}", flow, len(signal), "for a simulator", signal)
         for member, flow, signal in _signals(component, name)
@@ -361,14 +362,14 @@ def trace_pins(name: str, component: wiring.Component) -> list[Pin]:
 
 
 def _signals(component: wiring.Component, name: str) -> Iterator[tuple[str, Flow, Signal]]:
-    """The signals of an interface of one level: name, direction as the component sees it, and the signal."""
+    """Return the signals of an interface of one level: name, direction as the component sees it, and the signal."""
     interface = getattr(component, name)
     for member, shape in component.signature.members[name].signature.members.items():
         yield member, shape.flow, getattr(interface, member)
 
 
 def constant_pins(prefix: str) -> list[Pin]:
-    """The pins of a master's ``CONSTANTS``."""
+    """Return the pins of a master's ``CONSTANTS``."""
     return [
         Pin(
             f"{prefix}_{channel}{kind}",

@@ -1,4 +1,4 @@
-"""What lets several cores share one AXI4 port: each burst in its turn, each answer to its core."""
+"""An arbiter, through which several cores share one AXI4 port: bursts take turns, answers return to their core."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .axi import BEATS_BITS, INCREMENTING, axi4_signature
 
 __all__ = ["AxiArbiter"]
 
-#: One burst leaves while the next one arrives.
+#: Two bursts, so that one leaves while the next one arrives.
 _BEATS = COLLECTED_BURSTS * AxiConfig.BURST_BEATS
-#: Write requests that wait for their beats, of a guard's that sends bursts of one beat without a pause.
+#: Write requests of a guard that wait for their beats, when it sends bursts of one beat without a pause.
 _REQUESTS = 4
 
 
 def _request_layout() -> data.StructLayout:
-    """What differs between the requests of guards."""
+    """The fields that differ between the requests of guards."""
     return data.StructLayout(
         {
             "addr": unsigned(AxiConfig.ADDRESS_BITS),
@@ -34,7 +34,7 @@ def _request_layout() -> data.StructLayout:
 
 
 class _Turns(wiring.Component):
-    """Choose who is served next of those that ask: the first behind the one that was served last."""
+    """Choose the requester that is served next, round-robin: the first after the one that was served last."""
 
     def __init__(self, count: int):
         self.count = count
@@ -103,7 +103,8 @@ class AxiArbiter(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         checks = Assertions(m, platform)
-        # In front of the turns, so that no core's ready hangs on what another one, at the device's other end, asks for.
+        # These buffers are before the turns, so that no core's ready depends on another core at the other end of the
+        # device.
         reads = self._elaborate_queues(m, "ar", [Buffer(_request_layout()) for _ in self.masters])
         self._elaborate_requests(m, "ar", reads, Const(-1, self.config.cores), 1)
 
@@ -113,7 +114,7 @@ class AxiArbiter(wiring.Component):
         ends = self._elaborate_beats(m, order.output, checks)
         m.d.comb += taken.eq(self._elaborate_requests(m, "aw", writes, whole, order.input.ready))
         m.d.comb += order.input.valid.eq(taken.any())
-        # Bursts whose beats are all here, and that have not been offered.
+        # Bursts whose beats have all arrived, and that have not been offered.
         waiting = [Signal(range(_BEATS + 1), name=f"bursts_{number}") for number in range(self.config.cores)]
         for number, bursts in enumerate(waiting):
             with m.If(taken[number]):
@@ -126,7 +127,7 @@ class AxiArbiter(wiring.Component):
         return m
 
     def _elaborate_queues(self, m: Module, channel: str, queues: list) -> list[stream.Interface]:
-        """A queue of requests for each master."""
+        """Build a queue of requests for each master."""
         for number, (master, queue) in enumerate(zip(self.masters, queues, strict=True)):
             m.submodules[f"{channel}_{number}"] = queue
             m.d.comb += [
@@ -140,8 +141,8 @@ class AxiArbiter(wiring.Component):
         return [queue.output for queue in queues]
 
     def _elaborate_requests(self, m: Module, channel: str, queues: list, may: Value, room) -> Value:
-        """Offer the queues' requests in turns, of those that ``may`` and while there is ``room``; returns whose is
-        taken from its queue."""
+        """Offer the requests of the queues that ``may`` in turns while there is ``room``; return whose queue is
+        advanced."""
         bus, count = self.memory, len(queues)
         valid, ready = getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready")
         m.submodules[f"{channel}_turns"] = turns = _Turns(count)
@@ -171,12 +172,12 @@ class AxiArbiter(wiring.Component):
         return taken
 
     def _elaborate_beats(self, m: Module, order: stream.Interface, checks: Assertions) -> Value:
-        """Gather each master's beats, and send those of the bursts that are offered; returns whose burst has just got
-        its last one."""
+        """Gather each master's beats, and send those of offered bursts; return whose burst has just received its last
+        beat."""
         bus, count = self.memory, self.config.cores
         names = {"data": len(bus.wdata), "strb": len(bus.wstrb), "last": 1}
         layout = data.StructLayout({name: unsigned(width) for name, width in names.items()})
-        # Two beats at the pins, so that their ready has to stop nothing in here in the same cycle.
+        # Two beats wait at the pins, so that their ready has to stop nothing inside in the same cycle.
         m.submodules.outgoing = outgoing = Buffer(layout)
         ends = Signal(count)
         for number, master in enumerate(self.masters):
@@ -203,7 +204,7 @@ class AxiArbiter(wiring.Component):
         return ends
 
     def _elaborate_answers(self, m: Module, checks: Assertions) -> None:
-        """Register what comes from the port, and hand each answer to the core in its identifier."""
+        """Register the answers of the port, and pass each to the core in its identifier."""
         bus = self.memory
         for channel, names in (("r", ("data", "resp", "last")), ("b", ("resp",))):
             identifier, valid = getattr(bus, f"{channel}id"), getattr(bus, f"{channel}valid")

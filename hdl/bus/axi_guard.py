@@ -1,4 +1,4 @@
-"""What stands between the core's masters and the AXI4 pins, and survives a soft reset."""
+"""The guard between the core's masters and the AXI4 pins, which survives a soft reset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .axi import BEATS_BITS, INCREMENTING, ReadSignature, WriteSignature, axi4_s
 
 __all__ = ["TAG_LOAD", "TAG_PROGRAM", "AxiGuard"]
 
-#: Bit 0 of the ID, to tell the two read masters apart; the bits above it are the epoch.
+#: Bit 0 of the ID distinguishes the two read masters; the bits above it are the epoch.
 TAG_LOAD = 0
 TAG_PROGRAM = 1
 _TAG_STORE = 0
@@ -29,15 +29,16 @@ _FLIGHT_BITS = 8
 class AxiGuard(wiring.Component):
     """Pass the bursts of three masters on to the pins, one a cycle and channel, with a latency of one cycle each way.
 
-    Every output but ``rready`` and ``bready``, which are always high, is registered, or what a register chooses of two
-    beats that are written; AW, W and AR stay until they are taken, whatever happens inside. ``ready`` of the masters'
+    Every output but ``rready`` and ``bready``, which are always high, is registered, or the choice of a register
+    between two written beats; AW, W and AR stay until they are taken, whatever happens inside. ``ready`` of the
+    masters'
     streams depends combinationally on ``soft_reset`` and on the pins' ready. Of the two readers the prefetcher goes
-    first, because it asks for little and everything waits for it; neither blocks the other, since each asks only for
-    what it has room for.
+    first, because it asks for little and everything waits for it; neither blocks the other, since each requests no more
+    than it has room for.
 
-    A soft reset never waits for the slave. What it leaves, and what it means for the masters afterwards:
+    A soft reset never waits for the slave. Its effects on transfers that have begun, and on the masters afterwards:
 
-    * Requests and beats at the pins stay as they are; new ones queue behind them.
+    * Requests and beats at the pins stay unchanged; new ones queue after them.
     * Write bursts that have begun get their missing beats from the guard, without strobes; ``store`` waits until then.
     * Answers to earlier requests are discarded, however late: IDs are {epoch, tag}, and a soft reset begins the next
       epoch. Where an earlier request is never answered, the eighth soft reset runs out of epochs: from then on nothing
@@ -47,7 +48,7 @@ class AxiGuard(wiring.Component):
     ----------
     config : Config
     reset_cycles : int
-        A soft reset takes so many cycles: longer than the masters' reset is on its way to them.
+        Cycles of a soft reset: more than the masters' reset takes to reach them.
 
     Members
     -------
@@ -91,13 +92,13 @@ class AxiGuard(wiring.Component):
         wiring.connect(m, owed.output, next_owed.input)
         in_flight, begun, ended = Signal(_FLIGHT_BITS), Signal(2), Signal(2)
         epoch, exhausted = self._elaborate_epochs(m, (in_flight == 0) & (begun == 0))
-        # All late by a cycle, which the spare flights and the cycles of a reset allow.
+        # All of these are a cycle late, which the spare flights and the cycles of a reset allow.
         held, may_begin = Signal(), Signal()
         m.d.sync += [
             held.eq(in_flight[-1] | exhausted),
             may_begin.eq(~self.soft_reset & ~self.resetting & ~held),
         ]
-        # Owed beats are made up here, from a soft reset on until none is owed.
+        # The guard generates owed beats from a soft reset on until none is owed.
         padding = Signal()
         with m.If(self.soft_reset):
             m.d.sync += padding.eq(1)
@@ -128,14 +129,14 @@ class AxiGuard(wiring.Component):
         return m
 
     def _elaborate_epochs(self, m: Module, is_idle: Value) -> tuple:
-        """The epoch, and whether its number may still stand for an earlier one: numbers are free again only when
-        everything is answered."""
+        """Build the epoch, and the flag that its number may still belong to an earlier one: numbers are free again only
+        when everything is answered."""
         epoch = Signal(_EPOCH_BITS)
         stale_epochs = Signal(_EPOCH_BITS + 1)
         begins, exhausted = self.soft_reset & ~self.resetting, stale_epochs[-1]
         with m.If(begins):
             m.d.sync += epoch.eq(epoch + 1)
-        # Counted even when nothing is in flight: a burst may be taken in the cycle of the reset.
+        # An epoch is counted even when nothing is in flight: a burst may be taken in the cycle of the reset.
         with m.If(begins & ~exhausted):
             m.d.sync += stale_epochs.eq(stale_epochs + 1)
         with m.Elif(is_idle):
@@ -143,7 +144,7 @@ class AxiGuard(wiring.Component):
         return epoch, exhausted
 
     def _address(self, request) -> Value:
-        """Where a request is at the pins."""
+        """Return the address of a request at the pins."""
         # The base is a multiple of the page, so that the offset in a page, and with it the 4 KiB rule, survives.
         return Cat(request.address[:_PAGE_BITS], request.address[_PAGE_BITS:] + self.base[_PAGE_BITS:])
 
@@ -172,7 +173,7 @@ class AxiGuard(wiring.Component):
         with m.If(taken):
             chosen = Signal(load.payload.shape(), name="read_request")
             m.d.comb += chosen.eq(Mux(program.valid, program.payload, load.payload))
-            # A sum for each, so that none waits for the choice.
+            # There is a sum for each, so that no sum waits for the choice.
             address = Mux(program.valid, self._address(program.payload), self._address(load.payload))
             identifier = Cat(Mux(program.valid, Const(TAG_PROGRAM, 1), Const(TAG_LOAD, 1)), epoch)
             m.d.sync += self._request("ar", chosen, address, identifier)
@@ -195,10 +196,10 @@ class AxiGuard(wiring.Component):
         return owed.input.valid
 
     def _elaborate_write_data(self, m: Module, owed, padding) -> None:
-        """Beats go out once their burst is offered; while ``padding`` the guard makes them up."""
+        """Send beats once their burst is offered; while ``padding`` the guard generates them."""
         bus, beat = self.memory, self.store.w
-        # Two beats at the pins, so that their ready has to stop nothing in here in the same cycle, and moves no more
-        # than a pointer.
+        # Two beats wait at the pins, so that their ready has to stop nothing inside in the same cycle, and moves no
+        # more than a pointer.
         m.submodules.outgoing = outgoing = Fifo(
             data.StructLayout({"data": len(bus.wdata), "strobe": len(bus.wstrb), "last": 1}), depth=2
         )
@@ -227,7 +228,7 @@ class AxiGuard(wiring.Component):
             m.d.sync += sent.eq(Mux(last, 0, sent + 1))
 
     def _elaborate_answers(self, m: Module, epoch, exhausted) -> tuple:
-        """Register what comes from the pins, drop what is of another epoch, and hand out the rest by tag."""
+        """Register the answers of the pins, drop those of other epochs, and route the rest by tag."""
         bus = self.memory
         m.d.comb += [bus.rready.eq(1), bus.bready.eq(1)]
 

@@ -1,1 +1,1 @@
-"""Programs, queues, registers, and how a run begins and ends."""
+"""Programs, queues, registers, and the beginning and end of a run."""

@@ -1,4 +1,4 @@
-"""Where the cores meet: who waits at a barrier, and with whom it goes on."""
+"""Barriers between cores, the unit that executes BARRIER, and the common run of several cores."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
@@ -36,7 +36,7 @@ class Barrier(wiring.Component):
     ended_0, ended_1, ... : In(1)
         A core's program has ended: it does not arrive any more.
     release_0, release_1, ... : Out(1)
-        The core goes on.
+        The core continues.
     lost_0, lost_1, ... : Out(1)
         The core waits no more, because one of its group has ended; two cycles after the later of the two events.
 
@@ -90,17 +90,19 @@ class Barrier(wiring.Component):
 
 # The unit that executes BARRIER.
 
-#: Cycles by which a core that waits gives up after one that is stuck: longer than that one's error takes to stop it.
+#: Cycles by which a waiting core's watchdog expires after that of a stuck core: more than that core's error takes to
+#: stop the waiting one.
 _GRACE = 8
 
 
 class BarrierUnit(wiring.Component):
-    """Execute BARRIER, one at a time; ``done`` four cycles after its command where the others are there already.
+    """Execute BARRIER, one at a time; ``done`` comes four cycles after its command where the others have arrived
+    already.
 
     Parameters
     ----------
     config : Config
-        With several cores.
+        A configuration with several cores.
     core : int
         The number of the core.
 
@@ -110,10 +112,10 @@ class BarrierUnit(wiring.Component):
     arrive : Out(push_signature of a group)
         This core is at a barrier. Registered.
     release, lost : In(1)
-        From :class:`.barrier.Barrier`: it goes on, or one of its group has ended.
+        From :class:`.barrier.Barrier`: the core continues, or one of its group has ended.
     peers_progress : In(1)
-        Something moves in another core. While this one waits that is its progress too, some cycles longer, so that
-        the watchdog names the core that is stuck and not those that wait for it.
+        Another core makes progress. While this core waits that counts as its own progress, some cycles longer, so
+        that the watchdog names the core that is stuck and not those that wait for it.
     waiting : Out(1)
         The core waits at a barrier.
     done : Out(1)
@@ -180,7 +182,7 @@ class BarrierUnit(wiring.Component):
         return m
 
 
-# The run of several cores: one start, one end, and an error of one that stops all.
+# The run of several cores: they start and end together, and an error of one stops all.
 
 
 class Cluster(wiring.Component):
@@ -202,9 +204,9 @@ class Cluster(wiring.Component):
     stop : Out(1)
         A core has had an error: the others stop, until reset.
     error_core : Out(range(cores))
-        Which one was the first; of several in the same cycle the lowest.
+        The first core with an error; of several in the same cycle the lowest.
     status : Out(32)
-        STATUS of all: busy and in error where one is, done where all are.
+        The common STATUS: busy and in error where one core is, done where all are.
     pending : Out(1)
         An interrupt: all are done, or all have stopped.
 
@@ -244,7 +246,7 @@ class Cluster(wiring.Component):
             busy.eq(flags(registers.STATUS_BUSY)),
             done.eq(flags(registers.STATUS_DONE)),
             error.eq(flags(registers.STATUS_ERROR)),
-            # After an error of one all others stop with one, those that were done too.
+            # After an error of one core all others stop with an error, including those that were done.
             ended.eq(done.all() | error.all()),
             self.status.eq(
                 Mux(busy.any(), registers.STATUS_BUSY, 0)

@@ -32,7 +32,7 @@ _COUNT_BITS = registers.REGISTERS["DMA_COMMANDS"].mask.bit_length()
 
 
 def program_layout() -> data.StructLayout:
-    """Where a queue's commands lie, and how many there are."""
+    """The address of a queue's commands, and their number."""
     return data.StructLayout({"address": unsigned(AxiConfig.ADDRESS_BITS), "commands": unsigned(_COUNT_BITS)})
 
 
@@ -43,15 +43,16 @@ def burst_layout() -> data.StructLayout:
     )
 
 
-#: So many words, or fewer, would leave most of a block RAM empty, however wide they are: they are in the fabric.
+#: This many words, or fewer, would leave most of a block RAM empty, however wide they are: they are in the fabric.
 FEW_WORDS = 64
 
 
 class Ring(wiring.Component):
-    """Hold commands of one queue, and hand them out in words, one each cycle.
+    """Hold commands of one queue, and supply them in words, one each cycle.
 
-    The first word follows ``RAM_LATENCY`` + 3 cycles after it has arrived. The ring asks for what it has room for, and
-    never waits for the queue to begin a command. If all commands of a program fit, the next start runs from the ring,
+    The first word follows ``RAM_LATENCY`` + 3 cycles after it has arrived. The ring requests as much as it has room
+    for, and never waits for the queue to begin a command. If all commands of a program fit, the next start runs from
+    the ring,
     unless ``changed`` was high since.
 
     Parameters
@@ -63,11 +64,11 @@ class Ring(wiring.Component):
     start : In(1), program : In(program_layout)
         Begin a program; only when not ``busy``.
     changed : In(1)
-        The program is another one, or may be.
+        The program may be another one.
     stop : In(1)
-        The queue needs no more commands: words that have been read ahead for it are dropped.
+        The queue needs no more commands: words that have been read ahead are dropped.
     halt : In(1)
-        Ask for nothing more.
+        Request nothing more.
     burst : Out(stream of bursts)
         Commands to fetch. Registered.
     word_valid : In(1), word : In(data_bits)
@@ -75,9 +76,9 @@ class Ring(wiring.Component):
     words : Out(stream of data_bits)
         Words of the commands, in order.
     exhausted : Out(1)
-        Every word has been handed out.
+        Every word has been supplied.
     busy : Out(1)
-        Commands are to be fetched or handed out, or on their way. Registered.
+        Commands are to be fetched or supplied, or are in flight. Registered.
     """
 
     def __init__(self, config: Config):
@@ -147,8 +148,8 @@ class Ring(wiring.Component):
         return m
 
     def _elaborate_fetch(self, m: Module, requested, read, command_words: int, depth: int) -> tuple:
-        """Offer bursts while there is room; returns how many commands are yet to be asked for, and whether a burst is
-        under way."""
+        """Offer bursts while there is room; return how many commands remain to be requested, and whether a burst is in
+        flight."""
         to_fetch = Signal(_COUNT_BITS)
         used = Signal(range(2 * depth))
         burst = self.burst.payload
@@ -177,7 +178,8 @@ class Ring(wiring.Component):
             with m.State("ASK"), m.If(self.burst.ready):
                 m.d.sync += self.burst.valid.eq(0)
                 m.next = "COUNT"
-            # A cycle of its own, so that the handshake of the burst need not reach all of this in the same cycle.
+            # This takes a cycle of its own, so that the handshake of the burst need not reach all of it in the same
+            # cycle.
             with m.State("COUNT"):
                 m.d.sync += [
                     requested.eq(requested + Mux(burst.two, 2 * command_words, command_words)),
@@ -192,7 +194,7 @@ class Ring(wiring.Component):
     def _elaborate_output(
         self, m: Module, storage: Ram, written, read, resident, command_words: int
     ) -> tuple[Signal, Signal]:
-        """Read ahead into a small FIFO; returns whether words are yet to be read, and that none is under way."""
+        """Read ahead into a small FIFO; return whether words remain to be read, and whether none is in flight."""
         to_read = Signal(_COUNT_BITS)
         m.submodules.output = output = Fifo(unsigned(self.data_bits), depth=WORDS_AHEAD)
         # Words in the ring that are not read.
@@ -203,7 +205,7 @@ class Ring(wiring.Component):
         arrives = Signal(RAM_LATENCY)
         m.d.comb += [
             issue.eq(waits & reading & has_credit),
-            # What was read ahead after an early END goes nowhere.
+            # Words that were read ahead after an early END are dropped.
             taken.eq(output.output.valid & output.output.ready),
             output.input.valid.eq(arrives[-1]),
             output.input.payload.eq(storage.read_data),
@@ -218,7 +220,7 @@ class Ring(wiring.Component):
             has_credit.eq(remains(credits, leaves=issue, comes=taken)),
             emptied.eq((credits == WORDS_AHEAD) & ~issue),
             stored.eq(stored + self.word_valid - issue),
-            # What arrives in this cycle counts later.
+            # A word that arrives in this cycle counts later.
             waits.eq(remains(stored, leaves=issue)),
             is_last.eq(to_read == 1),
         ]
@@ -253,7 +255,7 @@ class Program(wiring.Component):
         Begin both programs; only when not ``busy``.
     dma_program, compute_program : In(program_layout)
     dma_changed, compute_changed : In(1)
-        The program may be another one than before: the next start fetches it.
+        The program may be another one: the next start fetches it.
     dma_stop, compute_stop : In(1)
         The queue needs no more commands.
     halt : In(1)
@@ -261,12 +263,12 @@ class Program(wiring.Component):
     read : Out(ReadSignature)
     dma_words, compute_words : Out(stream of data_bits)
     dma_exhausted, compute_exhausted : Out(1)
-        Every command has been handed out.
+        Every command has been supplied.
     busy : Out(1)
     progress : Out(1)
         A word has arrived.
     error : Out(ErrorReport)
-        A burst failed; its commands and those after it in its ring are not handed out.
+        A burst failed; its commands and those after it in its ring are not supplied.
     """
 
     def __init__(self, config: Config):
@@ -337,7 +339,7 @@ class Program(wiring.Component):
         m.d.comb += [asked.address.eq(burst.address), asked.index.eq(burst.index), asked.queue.eq(chosen)]
 
     def _elaborate_answers(self, m: Module, rings: list[Ring], flight: stream.Interface) -> None:
-        """Hand each word to the ring that asked for it."""
+        """Pass each word to the ring that requested it."""
         valid = Signal()
         beat = Signal.like(self.read.r.payload, reset_less=True)
         m.d.sync += [valid.eq(self.read.r.valid), beat.eq(self.read.r.payload)]

@@ -1,4 +1,4 @@
-"""A command queue: reads commands, checks them, takes and gives tokens, and hands them to units."""
+"""A command queue: reads and checks commands, takes and gives tokens, and issues commands to units."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 def offers(queue: Queue, cores: int) -> dict[str, wiring.Member]:
-    """The streams from a queue to its units, by name; with several cores there are barriers."""
+    """Return the streams from a queue to its units, by name; with several cores there are barriers."""
     if queue is Queue.DMA:
         shapes = {"load": load_command_layout(), "store": command_shape(isa.STORE)}
         if cores > 1:
@@ -53,14 +53,14 @@ class Dispatch(wiring.Component):
     ----------
     queue : Queue
     cores : int
-        Of the accelerator.
+        Cores of the accelerator.
 
     Members
     -------
     command : In(COMMAND_BITS)
         Held from ``offer`` to ``accepted``.
     index : In(INDEX_BITS)
-        Of the command, with ``offer``.
+        Index of the command, with ``offer``.
     offer : In(1)
         The command is to be offered from the next cycle on.
     accepted : Out(1)
@@ -109,7 +109,7 @@ class Dispatch(wiring.Component):
             else:
                 m.d.sync += self.compute.valid.eq(1)
 
-        # Views of one register, so that nothing is copied.
+        # These are views of one register, so that nothing is copied.
         def decode(target: data.View, opcode: Opcode) -> None:
             fields = view(isa.FORMATS[opcode], self.command)
             m.d.comb += target.index.eq(index)
@@ -127,26 +127,26 @@ class Dispatch(wiring.Component):
         return m
 
 
-# Which commands a queue refuses, and why.
+# The commands that a queue refuses, and the reason.
 
 
 class Legality(wiring.Component):
-    """Look at a command: its opcode, its engine, and the bits that must be zero.
+    """Check a command: its opcode, its engine, and the bits that must be zero.
 
     Parameters
     ----------
     config : Config
     opcodes : sequence of Opcode
-        Which are legal here.
+        The legal opcodes.
 
     Members
     -------
     command : In(COMMAND_BITS)
         Held for two cycles.
     legal : Out(1)
-        It may begin. Registered, two cycles late.
+        The command may begin. Registered, two cycles late.
     error : Out(ErrorCode)
-        Why not. Registered, two cycles late.
+        The reason why it may not. Registered, two cycles late.
     """
 
     def __init__(self, config: Config, opcodes: tuple[Opcode, ...]):
@@ -158,13 +158,13 @@ class Legality(wiring.Component):
         m = Module()
         header = view(isa.SYNC, self.command)
         sizes = {opcode: fields_end(isa.FORMATS[opcode].fields) for opcode in self.opcodes}
-        # Each stretch between the ends of two formats is looked at once.
+        # The bits between the ends of two formats are checked once.
         ends = sorted(set(sizes.values()))
         stretches = {end: Signal(name=f"used_from_{end}", reset_less=True) for end in ends}
         for (end, used), stop in zip(stretches.items(), [*ends[1:], isa.COMMAND_BITS], strict=True):
             m.d.sync += used.eq(self.command[end:stop].any())
 
-        # What engines leave unused of the argument.
+        # The bits of the argument that engines leave unused.
         compute = view(isa.COMPUTE, self.command)
         unused_of = {
             end: Signal(name=f"argument_from_{end}", reset_less=True)
@@ -193,7 +193,7 @@ class Legality(wiring.Component):
         return m
 
     def _argument_end(self, engine: Engine) -> int:
-        """The bit after the last one of the argument that an engine's commands use."""
+        """Return the bit after the last one of the argument that an engine's commands use."""
         return fields_end(self.config.engines.fields(engine))
 
 
@@ -209,20 +209,20 @@ class Tokens(wiring.Component):
     Parameters
     ----------
     name : str
-        Of the queue, in assertions.
+        Name of the queue, in assertions.
 
     Members
     -------
     granted : In(8)
         Tokens that the peer gives in this cycle.
     needed : In(16)
-        What the queue's next command takes.
+        Tokens that the queue's next command takes.
     take : In(1)
         The command begins.
     enough : Out(1)
         ``needed`` tokens are there. While ``take`` is low it can only become true.
     left : Out(1)
-        There are tokens that nobody has taken; or there were before the last cycle's ``take``. Registered.
+        Tokens are left that nobody has taken, or were left before the last cycle's ``take``. Registered.
     """
 
     def __init__(self, name: str):
@@ -240,7 +240,7 @@ class Tokens(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         count = Signal(_WAIT_BITS)
-        # What is left is worked out before it is known whether a command takes: that comes late.
+        # The rest is computed before it is known whether a command takes tokens, which is known late.
         m.d.sync += count.eq(Mux(self.take, (count - self.needed) + self.granted, count + self.granted))
         m.d.sync += self.left.eq((count != 0) | (self.granted != 0))
         m.d.comb += self.enough.eq(count >= self.needed)
@@ -252,7 +252,7 @@ class Tokens(wiring.Component):
 
 # The commands of a queue that have begun and not completed, oldest first.
 
-#: Who completes a command; the others complete by themselves.
+#: The unit that completes a command; commands that are not listed complete by themselves.
 UNITS = {
     Opcode.LOAD: Unit.LOAD,
     Opcode.FILL: Unit.FILL,
@@ -266,7 +266,7 @@ _IN_FLIGHT = 16
 
 
 def flight_layout() -> data.StructLayout:
-    """What a command signals, and the unit that completes it; ``NONE``: it completes by itself."""
+    """The tokens that a command gives, and the unit that completes it; ``NONE``: it completes by itself."""
     return data.StructLayout({"signal": unsigned(SIGNAL_BITS), "unit": unsigned(4)})
 
 
@@ -276,7 +276,7 @@ class Flight(wiring.Component):
     Parameters
     ----------
     name : str
-        Of the queue, in assertions.
+        Name of the queue, in assertions.
 
     Members
     -------
@@ -289,7 +289,7 @@ class Flight(wiring.Component):
     completed : Out(1)
         The oldest command completes.
     grant : Out(8)
-        What it signals. Registered.
+        The tokens that it gives. Registered.
     idle : Out(1)
         Every command has completed.
     oldest : Out(push_signature of flight_layout)
@@ -337,7 +337,7 @@ class Flight(wiring.Component):
             has_finished.eq(finished_later != 0),
             self.grant.eq(Mux(self.completed, head.payload.signal, 0)),
         ]
-        # Not as one sum, whose carry would wait for the unit far away that has finished.
+        # This is not one sum, whose carry would wait for the distant unit that has finished.
         with m.If(self.start):
             m.d.sync += self.index.eq(0)
         with m.Elif(self.completed):
@@ -365,7 +365,7 @@ class CommandQueue(wiring.Component):
     ----------
     config : Config
     queue : Queue
-        Whose commands are legal here.
+        The queue whose commands are legal here.
 
     Members
     -------
@@ -388,7 +388,7 @@ class CommandQueue(wiring.Component):
     granted : In(8), grant : Out(8)
         Tokens from and to the other queue in this cycle. Registered.
     tokens_left : Out(1)
-        There are tokens that nobody has taken.
+        Tokens are left that nobody has taken.
     done : Out(1)
         The program has ended; low from the start on.
     began, completed : Out(1)
@@ -439,7 +439,7 @@ class CommandQueue(wiring.Component):
 
         enough, may_begin, in_turn = Signal(), Signal(), self._in_turn(m, header, parts.flight.idle)
         m.d.sync += [
-            # Both of the cycle before: while a command waits to begin, they can only become true.
+            # Both are of the cycle before: while a command waits to begin, they can only become true.
             enough.eq(parts.tokens.enough),
             may_begin.eq(parts.tokens.enough & in_turn & parts.flight.begun.ready),
         ]
@@ -454,7 +454,7 @@ class CommandQueue(wiring.Component):
         return m
 
     def _elaborate_states(self, m: Module, parts: _Parts, header: data.View, index: Signal, last: Value) -> tuple:
-        """The states of a command; returns whether one is read, and whether the one at hand has been looked at."""
+        """Build the states of a command; return whether one is read, and whether the present one has been checked."""
         moved = Signal()
         m.d.comb += self.progress.eq(moved | self.began | self.completed)
         m.d.sync += self.error.valid.eq(0)
@@ -494,7 +494,7 @@ class CommandQueue(wiring.Component):
             with m.State("DRAIN"), m.If(parts.flight.idle):
                 m.d.sync += self.done.eq(1)
                 m.next = "IDLE"
-            # Until the soft reset.
+            # It stays here until the soft reset.
             with m.State("STOP"):
                 pass
         return fsm.ongoing("READ"), fsm.ongoing("BEGIN")
@@ -529,10 +529,10 @@ class CommandQueue(wiring.Component):
         return _Parts(flight, tokens, legality, dispatch)
 
     def _elaborate_words(self, m: Module, command: Signal) -> Value:
-        """Put the command together; returns whether the word at hand is its last."""
+        """Assemble the command from words; return whether the present word is its last."""
         words = isa.COMMAND_BITS // self.config.axi.data_bits
         position = Signal(range(words))
-        # A register on the way, so that the words' arrival does not have to reach all of the command in one cycle.
+        # A register delays the words, so that their arrival does not have to reach all of the command in one cycle.
         word, takes = Signal.like(self.words.payload, reset_less=True), Signal(words)
         arrives = self.words.valid & self.words.ready
         m.d.sync += [word.eq(self.words.payload), takes.eq(arrives << position)]
@@ -544,11 +544,12 @@ class CommandQueue(wiring.Component):
         return position == words - 1
 
     def _in_turn(self, m: Module, header, idle):
-        """Whether the commands in flight let the next one begin."""
+        """Return whether the commands in flight let the next one begin."""
         if self.queue is Queue.COMPUTE:
             # Commands go to one unit, which obeys `after` itself.
             return 1
-        # LOAD and FILL are done by one unit, STORE by another: what one of them writes, the other may be about to read.
+        # One unit executes LOAD and FILL, another one STORE: one of them may be about to read the bytes that the other
+        # writes.
         last_was_store, is_transfer, is_store = Signal(), Signal(), Signal()
         m.d.comb += [
             is_transfer.eq((header.opcode != Opcode.SYNC) & (header.opcode != Opcode.END)),
@@ -558,14 +559,14 @@ class CommandQueue(wiring.Component):
         with m.If(self.began & is_transfer):
             m.d.sync += last_was_store.eq(is_store)
             if Opcode.BARRIER in self.opcodes:
-                # Alone: what is behind it may use what other cores have stored.
+                # A barrier runs alone: commands after it may use data that other cores have stored.
                 is_barrier, last_was_barrier = header.opcode == Opcode.BARRIER, Signal()
                 m.d.sync += last_was_barrier.eq(is_barrier)
                 may_overlap &= ~is_barrier & ~last_was_barrier
         return idle | (~header.after & (~is_transfer | may_overlap))
 
     def _unit_of(self, opcode):
-        """The unit of the command to begin; NONE completes by itself."""
+        """Return the unit of the command to begin; NONE completes by itself."""
         unit = Unit.NONE
         for code in self.opcodes:
             if code in UNITS:

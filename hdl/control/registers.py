@@ -1,4 +1,4 @@
-"""The registers of :mod:`lutterfly.golden.registers` behind AXI4-Lite."""
+"""The registers of :mod:`lutterfly.golden.registers`, on AXI4-Lite."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _layout(names: list[str], width: int) -> data.StructLayout:
 
 
 def kept_layout(cores: int = 1) -> data.StructLayout:
-    """Registers that only software changes, by name; of one core, as a core sees its own."""
+    """Return the layout of registers that only software changes, by name; of one core, as a core sees its own."""
     return _layout(
         [
             name
@@ -39,12 +39,12 @@ def kept_layout(cores: int = 1) -> data.StructLayout:
 
 
 def read_layout(config: Config) -> data.StructLayout:
-    """Registers whose value the hardware supplies, by name."""
+    """Return the layout of registers whose value the hardware supplies, by name."""
     return _read_layout(config, list(registers.register_map(config.cores).values()))
 
 
 def core_read_layout(config: Config) -> data.StructLayout:
-    """Registers whose value a core supplies, its own under the names of core 0."""
+    """Return the layout of registers whose value a core supplies, its own under the names of core 0."""
     everywhere = [register for register in registers.register_map(config.cores).values() if register.core in (None, 0)]
     return _read_layout(config, [register for register in everywhere if register.name != "ERROR_CORE"])
 
@@ -58,7 +58,7 @@ def _read_layout(config: Config, among: list[Register]) -> data.StructLayout:
 
 
 def write_layout(cores: int = 1) -> data.StructLayout:
-    """A flag for each register that software may write, by name; of one core, as a core sees its own."""
+    """Return the layout of flags of registers that software may write, by name; of one core, as a core sees its own."""
     writable = [name for name, register in registers.register_map(cores).items() if register.access is not Access.READ]
     return _layout(writable, 1)
 
@@ -82,7 +82,7 @@ class Registers(wiring.Component):
     written : Out(write_layout)
         High for one cycle for a register that has just been written; ``kept`` has the new value already.
     data : Out(32)
-        What was written, zero where the strobe or the mask is; valid with ``written``.
+        The written value, zero where the strobe or the mask is; valid with ``written``.
     """
 
     def __init__(self, config: Config):
@@ -109,8 +109,8 @@ class Registers(wiring.Component):
     def _elaborate_write(self, m: Module) -> None:
         bus = self.control
         address, word, strobe = Signal(self.address_bits), Signal(32), Signal(4)
-        # The channels are ready until each has brought its part; both parts are used at once, a cycle after it is clear
-        # for which register.
+        # Each channel is ready until it has delivered its part; both parts are used together, a cycle after the
+        # register is decoded.
         have_address, have_word, use, used = Signal(), Signal(), Signal(), Signal()
         m.d.comb += [
             bus.awready.eq(~have_address),
@@ -156,7 +156,7 @@ class Registers(wiring.Component):
         with m.If(bus.rvalid & bus.rready):
             m.d.sync += bus.rvalid.eq(0)
 
-        # In two steps: of each row of four registers the one in the column, then the one of the row.
+        # The value is chosen in two steps: in each row of four registers by the column, then by the row.
         readable = [register for register in self.map.values() if register.access is not Access.WRITE]
         words = {}
         for row in sorted({register.address // 16 for register in readable}):

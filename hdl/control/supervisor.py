@@ -19,11 +19,11 @@ __all__ = [
 ]
 
 
-# What a queue would be stuck with, if it were stuck: for the watchdog's report.
+# The status of a queue, for the watchdog's report.
 
 
 class Standing(data.Struct):
-    """The oldest command that is not completed, and the next one to begin."""
+    """The status of a queue: the oldest command that is not completed, and the next one to begin."""
 
     # The unit has not completed command ``oldest``.
     in_flight: unsigned(1)
@@ -36,21 +36,21 @@ class Standing(data.Struct):
 
 
 def error_sources(config: Config) -> tuple[str, ...]:
-    """Where errors are reported; of several in the same cycle the first counts."""
+    """Return the sources of errors; of several errors in the same cycle the first source counts."""
     sources = ("prefetch", "dma_queue", "compute_queue", "load", "store", "compute")
-    # What stops a core from outside comes last: an error of its own says more.
+    # A stop from outside comes last: an error of the core's own is more specific.
     return (*sources, "barrier", "cluster") if config.cores > 1 else sources
 
 
 def events_layout(config: Config) -> data.StructLayout:
-    """What the performance counters count: one cycle, or one command, each."""
+    """The events of the performance counters: each is a cycle or a command."""
     names = ("dma_busy", "dma_stalled", "compute_busy", "compute_stalled", "dma_done", "compute_done")
     several = ("barrier_stalled",) if config.cores > 1 else ()
     return data.StructLayout(dict.fromkeys((*names, *several), unsigned(1)))
 
 
 class Supervisor(wiring.Component):
-    """Start a run, watch it, and say how it ended. Every output depends on registers only.
+    """Start a run, watch it, and report its end. Every output depends on registers only.
 
     Parameters
     ----------
@@ -59,16 +59,16 @@ class Supervisor(wiring.Component):
     Members
     -------
     start : In(1)
-        Begin a run; without effect while one is on, or after an error.
+        Begin a run; without effect during a run, or after an error.
     clear_interrupt : In(1)
     watchdog : In(32)
         Cycles without progress after which a run stops; 0 for never.
     begin : Out(1)
-        The run begins: for queues and prefetcher.
+        The run begins; to queues and prefetcher.
     halt : Out(1)
         An error has stopped the run, until reset.
     dma_done, compute_done : In(1)
-        The queues' programs have ended. Not looked at while ``begin`` is high.
+        The queues' programs have ended. Ignored while ``begin`` is high.
     fetching : In(1)
         The prefetcher is not done.
     dma_tokens_left, compute_tokens_left : In(1)
@@ -78,7 +78,7 @@ class Supervisor(wiring.Component):
     errors : In(ErrorReport for each of error_sources)
         Registered.
     read : Out(core_read_layout)
-        For the registers; STATUS without the bit of the soft reset.
+        Values of the registers; STATUS without the bit of the soft reset.
     """
 
     def __init__(self, config: Config):
@@ -120,7 +120,7 @@ class Supervisor(wiring.Component):
         with m.If(accepted):
             m.d.sync += [busy.eq(1), done.eq(0)]
 
-        # How the run ends is found in two steps, and carried out in the next cycle.
+        # The kind of the run's end is found in two steps, and takes effect in the next cycle.
         closes = Signal(2)
         m.d.sync += closes.eq(Cat(ended & ~closes.any(), closes))
         verdict = self._elaborate_first_error(m, busy, closes[0])
@@ -145,7 +145,8 @@ class Supervisor(wiring.Component):
         return m
 
     def _elaborate_first_error(self, m: Module, busy, closes) -> data.View:
-        """The report that counts, two cycles late: the sources', then the watchdog's, then that of tokens left."""
+        """Choose the report that counts, two cycles late: the sources', then the watchdog's, then that of tokens
+        left."""
         stuck = self._elaborate_watchdog(m, busy)
         left = Signal(ErrorReport)
         # Later assignments win.
@@ -159,7 +160,7 @@ class Supervisor(wiring.Component):
         return _first(m, [*firsts, stuck, left], "verdict")
 
     def _elaborate_watchdog(self, m: Module, busy) -> data.View:
-        """Count cycles without progress; say which unit is stuck, those nearest to the memory first."""
+        """Count cycles without progress; report the unit that is stuck, those nearest to the memory first."""
         progress, idle_cycles, is_late, expired = Signal(), Signal(32), Signal(), Signal()
         m.d.sync += [
             progress.eq(self.progress),
@@ -190,7 +191,7 @@ class Supervisor(wiring.Component):
         m.d.sync += events.eq(self.events)
         for name, event in (("CYCLES", busy), *((name.upper(), events[name]) for name in events.shape().members)):
             counter = Signal(32, name=name.lower())
-            # A cycle late, from a register; the run's own first cycle has passed then.
+            # This is a cycle late, from a register; the run's own first cycle has passed then.
             with m.If(self.begin):
                 m.d.sync += counter.eq(int(name == "CYCLES"))
             with m.Elif(event):
@@ -209,7 +210,7 @@ def _first(m: Module, reports: list, name: str) -> data.View:
     return register
 
 
-# What the core tells a performance trace.
+# The events of a core for a performance trace.
 
 
 class TraceSignature(wiring.Signature):
@@ -222,7 +223,7 @@ class TraceSignature(wiring.Signature):
     compute_done : Out(1)
         A COMPUTE command has completed.
     dma_begin, dma_done : Out(1)
-        A LOAD, STORE, FILL or BARRIER has been handed to its unit, or has completed.
+        A LOAD, STORE, FILL or BARRIER has been issued to its unit, or has completed.
     """
 
     def __init__(self):

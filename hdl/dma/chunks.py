@@ -1,4 +1,4 @@
-"""From a checked LOAD or FILL to its chunks: what is written in one cycle, and which bytes of the beats that takes."""
+"""Split checked LOADs and FILLs into chunks, each written in one cycle, and cut their bytes out of the beats."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ __all__ = [
 
 
 def chunk_bytes(memory: LocalMemory, config: Config) -> int:
-    """Bytes that a LOAD moves to ``memory`` in a cycle: a beat, or one unit of the memory if that is less."""
+    """Return the bytes that a LOAD moves to ``memory`` in a cycle: a beat, or one unit of the memory if that is
+    less."""
     if memory is LocalMemory.FEATURE:
         return config.axi.data_bytes
     return min(memory.write_bytes(config.array.lanes), config.axi.data_bytes)
@@ -50,7 +51,7 @@ def _common_fields(config: Config) -> dict:
 
 
 def transfer_nest(config: Config) -> Nest:
-    """The loops over the pieces of a LOAD or FILL.
+    """Return the loop nest over the pieces of a LOAD or FILL.
 
     ``offset`` is where in its first beat a run begins. The context: ``last_byte``: ``piece_bytes`` minus one; a piece
     is ``chunks_left`` chunks of ``chunk_bytes`` and then one of ``tail_bytes``.
@@ -123,7 +124,7 @@ class LoadChunks(wiring.Component):
         return m
 
     def _elaborate_pieces(self, m: Module, found: stream.Interface) -> stream.Interface:
-        """Check whether a piece lies in its memory; queue it, so that loops and chunks need not move together."""
+        """Check whether a piece lies in its memory, and queue it, so that loops and chunks need not move together."""
         m.submodules.pieces = pieces = Fifo(
             data.StructLayout(
                 {
@@ -213,13 +214,13 @@ class LoadChunks(wiring.Component):
                 m.d.sync += offset.eq(pieces.payload.offset)
 
 
-# From beats to chunks of bytes, at any alignment.
+# Conversion of beats into chunks of bytes, at any alignment.
 
 
 def chunk_layout(config: Config) -> data.StructLayout:
-    """The first ``count`` bytes go to ``address`` of ``memory``; if it is ``void``, nowhere.
+    """A chunk: its first ``count`` bytes go to ``address`` of ``memory``; if it is ``void``, they are dropped.
 
-    The bytes of a FILL are all the same, those that do not fit into ``data`` too.
+    The bytes of a FILL are all equal, including those that do not fit into ``data``.
     """
     step = step_layout(config)
     return data.StructLayout(
@@ -248,7 +249,7 @@ class ByteAligner(wiring.Component):
     beats : In(stream(data_bits))
     steps : In(stream of step_layout)
     room : In(1), reserve : Out(1)
-        A chunk may begin, and one begins: it comes a cycle later.
+        A chunk may begin; a chunk begins, and comes a cycle later.
     chunks : Out(push_signature(chunk_layout))
         Registered, but for the last choice of ``data``.
     halt : In(1)
@@ -282,7 +283,7 @@ class ByteAligner(wiring.Component):
             may_move.eq(self.steps.valid & self.room),
             supplied.eq((holding | ~step.needs_beat) & (beat.valid | ~step.crosses)),
             move.eq(may_move & supplied),
-            # Of a step that advances nothing is lacking while there is a beat: what a beat waits for is little.
+            # While a beat is valid, a step that advances is supplied, so this shorter condition is enough.
             beat.ready.eq(~holding | may_move & step.advances),
             self.steps.ready.eq(move),
             self.reserve.eq(move),
@@ -308,10 +309,10 @@ class ByteAligner(wiring.Component):
         return m
 
     def _elaborate_data(self, m: Module, held: Signal) -> Value:
-        """The bytes of a chunk, a cycle after its step: two beats shifted by ``offset`` bytes.
+        """Return the bytes of a chunk, a cycle after its step: two beats shifted by ``offset`` bytes.
 
-        Of the two bytes that may come to a place of the held beat, one is in the chunk: so the beats are one, which is
-        rotated, half of the way in front of the registers and half behind them.
+        For each byte position only one of the two beats has a byte of the chunk, so the two are merged into one word,
+        which is rotated partly before the registers and partly after them.
         """
         step, beat = self.steps.payload, self.beats.payload
         near_bits = len(step.offset) // 2
@@ -331,7 +332,7 @@ class ByteAligner(wiring.Component):
         return Mux(is_fill, value.replicate(self.config.axi.data_bytes), rotated(half, left))
 
 
-# Chunks of bytes into the memories.
+# Writing chunks of bytes into the memories.
 
 
 def local_write_layout(config: Config) -> data.StructLayout:
@@ -365,7 +366,7 @@ class LocalWrite(wiring.Component):
     feature : Out(stream of feature_write_layout)
     local : Out(local_write_layout)
     done : Out(1)
-        Combinational: the last chunk of a command is taken.
+        The last chunk of a command is taken. Combinational.
     """
 
     def __init__(self, config: Config):
@@ -392,11 +393,11 @@ class LocalWrite(wiring.Component):
             self.feature.valid.eq(exists & is_feature),
             self.feature.payload.address.eq(chunk.address),
             self.feature.payload.count.eq(chunk.count),
-            # Beyond a beat only a FILL writes, whose bytes are all the same.
+            # Only a FILL, whose bytes are all equal, writes more than a beat.
             self.feature.payload.data.eq(Cat(chunk.data, chunk.data[:8].replicate(lanes - data_bytes))),
         ]
 
-        # All but the feature memory are always ready: their chunks need not wait for what a handshake decides.
+        # All memories but the feature memory are always ready: their chunks need not wait for a handshake.
         gathers, gathered = Signal(), Signal.like(chunk, reset_less=True)
         m.d.sync += [gathers.eq(exists), gathered.eq(chunk)]
         words = Signal(
@@ -411,7 +412,7 @@ class LocalWrite(wiring.Component):
                 if memory is LocalMemory.FEATURE:
                     continue
                 unit_bits = ceil_log2(memory.write_bytes(lanes))
-                # Which word of the unit this is, if a unit has several.
+                # The number of this word in the unit, if a unit has several.
                 word = gathered.address[byte_bits : max(unit_bits, byte_bits)]
                 with m.Case(memory):
                     m.d.sync += [

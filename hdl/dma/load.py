@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-# Check LOAD and FILL commands, and turn them into runs to request and transfers to write.
+# Checking LOAD and FILL commands, and converting them into runs to request and transfers to write.
 
 #: A run has less than 2^32 bytes; the product of its two 16- and 24-bit factors has this many bits.
 _PRODUCT_BITS = 40
@@ -50,7 +50,7 @@ def load_command_layout() -> data.StructLayout:
 
 
 def run_nest() -> Nest:
-    """The loops over the runs of a LOAD; ``last_byte`` is the bytes of a run minus one."""
+    """Return the loop nest over the runs of a LOAD; ``last_byte`` is the bytes of a run minus one."""
     context = data.StructLayout({"index": unsigned(INDEX_BITS), "last_byte": unsigned(isa.EXTERNAL_BITS)})
     return Nest(counts={"row": 16, "fold": 8}, pointers={"external": isa.EXTERNAL_BITS}, context=context)
 
@@ -77,7 +77,7 @@ class LoadCommands(wiring.Component):
     -------
     commands : In(stream of load_command_layout)
     runs : Out(stream of nests, see run_nest)
-        LOADs only.
+        The runs of LOADs.
     transfers : Out(stream of nests, see transfer_nest)
     refused : Out(ErrorReport)
         A command with an illegal field; it goes no further, and no other one is taken until reset.
@@ -110,7 +110,8 @@ class LoadCommands(wiring.Component):
         m.d.comb += [self.runs.valid.eq(runs_offered), self.transfers.valid.eq(transfers_offered)]
         self._elaborate_outputs(m, taken)
 
-        # Until a command is taken the registers follow what is offered. Not `ready` itself, which has enough to drive.
+        # Until a command is taken the registers follow the offered one. This is not `ready` itself, which has enough to
+        # drive.
         follows = Signal(init=1)
         with m.If(follows):
             self._follow(m, taken)
@@ -161,9 +162,9 @@ class LoadCommands(wiring.Component):
             m.d.sync += [load.memory.eq(LocalMemory.FEATURE), load.folds.eq(1), load.row_pieces.eq(1)]
 
     def _multiply(self, m: Module, taken: _Taken, addend: Signal, illegal: Value) -> None:
-        """States that work out the bytes of a run, a bit of ``row_pieces`` each cycle.
+        """Build the states that compute the bytes of a run, a bit of ``row_pieces`` each cycle.
 
-        By shifting and adding: few cycles, since rows have few pieces, and hidden behind the command before.
+        Shifting and adding takes few cycles, since rows have few pieces, and it overlaps with the command before.
         """
         pieces_left = Signal(16, reset_less=True)
         with m.State("CHECK"):
@@ -183,7 +184,7 @@ class LoadCommands(wiring.Component):
                 m.next = "COMPARE"
 
     def _elaborate_check(self, m: Module, load: data.View) -> Value:
-        """Whether a count is zero, or a memory other than the feature memory gets less than whole words."""
+        """Return whether a count is zero, or a memory other than the feature memory gets less than whole words."""
         counts = [load[name] for name in ("row_pieces", "piece_bytes", "rows", "folds")]
         several = Cat(load[name] != 1 for name in ("row_pieces", "rows", "folds")).any()
         misplaced = Signal()
@@ -200,7 +201,7 @@ class LoadCommands(wiring.Component):
         return Cat(count == 0 for count in counts).any() | misplaced
 
     def _elaborate_outputs(self, m: Module, taken: _Taken) -> None:
-        """The loops of the command over its runs and its transfers."""
+        """Build the loops of the command over its runs and its transfers."""
         load, value, is_fill, last_byte, product = taken
         run, transfer = self.runs.payload, self.transfers.payload
         m.d.comb += [
@@ -225,8 +226,8 @@ class LoadCommands(wiring.Component):
             context.last_byte.eq(last_byte),
         ]
 
-        # In signals of their own: Yosys writes a structure that is partly driven in a process as processes without
-        # inputs.
+        # These are signals of their own, as Yosys writes a structure that is partly driven in a process as processes
+        # without inputs.
         chosen = {name: Signal.like(context[name], name=name) for name in ("chunk_bytes", "tail_bytes", "chunks_left")}
         m.d.comb += [context[name].eq(signal) for name, signal in chosen.items()]
 
@@ -272,7 +273,7 @@ class DmaLoad(wiring.Component):
     local : Out(local_write_layout)
         Registered.
     done : Out(1)
-        A command has completed: what it has written may be read.
+        A command has completed: the bytes that it has written may be read.
     error : Out(ErrorReport)
     halt : In(1)
     progress : Out(1)
@@ -296,9 +297,10 @@ class DmaLoad(wiring.Component):
         m.submodules.commands = commands = LoadCommands(self.config)
         m.submodules.chunks = chunks = LoadChunks(self.config)
         m.submodules.transfers = transfers = Fifo(chunks.nest.nest_layout, depth=_COMMANDS_IN_FLIGHT)
-        # On both sides of the aligner, so that a memory that is not ready has to stop nothing else in the same cycle.
+        # There are queues on both sides of the aligner, so that a memory that is not ready has to stop nothing else in
+        # the same cycle.
         m.submodules.steps = steps = Buffer(step_layout(self.config))
-        # In distributed RAM: what the aligner takes only moves a pointer.
+        # This queue is in distributed RAM: a beat that the aligner takes only moves a pointer.
         m.submodules.next_beat = next_beat = Fifo(unsigned(self.config.axi.data_bits), depth=BEATS_AHEAD)
         m.submodules.beats = beats = BlockFifo(unsigned(self.config.axi.data_bits), depth=self._beats)
         m.submodules.aligner = aligner = ByteAligner(self.config)
@@ -319,7 +321,7 @@ class DmaLoad(wiring.Component):
         connect(m, write.feature, flipped(self.feature))
 
         failed, stop = Signal(), Signal()
-        # Two cycles after an error: before that no byte of a failed burst can reach a memory.
+        # It stops two cycles after an error: before that no byte of a failed burst can reach a memory.
         m.d.sync += stop.eq(self.halt | failed)
         m.d.comb += [
             commands.halt.eq(stop),
@@ -349,7 +351,7 @@ class DmaLoad(wiring.Component):
         return load_beats(self.config)
 
     def _elaborate_bursts(self, m: Module, stop) -> data.View:
-        """Request what there is room for; put what comes into the queue of beats; tell what has failed."""
+        """Request bursts as there is room, queue the beats that arrive, and report failed bursts."""
         axi = self.config.axi
         context = data.StructLayout({"index": unsigned(INDEX_BITS)})
         m.submodules.runs = runs = LoopNest(run_nest())
@@ -373,8 +375,8 @@ class DmaLoad(wiring.Component):
         ]
 
         r, bursts, beats = self.bus.r, splitter.bursts, m.submodules.beats
-        # Beats that may still be requested, but for the two bursts that count at most (one begins, and one began in the
-        # cycle before) and whose lengths are left out, to keep them off the path.
+        # Beats that may still be requested. The lengths of the burst that begins, and of one that began in the cycle
+        # before, are left out to shorten the path.
         room = Signal(range(self._beats + 1), init=self._beats)
         has_room, begin, freed = Signal(), Signal(), Signal()
         began = Signal(range(axi.BURST_BEATS + 1))

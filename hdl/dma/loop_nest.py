@@ -1,4 +1,4 @@
-"""Nested loops with strided pointers: where the runs of a transfer and the pieces of a run begin."""
+"""Nested loops with strided pointers, which yield the addresses of a transfer's runs and of a run's pieces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Nest:
     pointers : mapping of str to int
         The pointers, with their widths.
     context : ShapeLike
-        What goes along from a nest to each of its iterations.
+        The shape of data that accompanies a nest and is passed on to each of its iterations.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Nest:
         ``count`` of each loop, at least 1; ``start`` of each pointer; ``pitch`` of each pointer in each loop;
         ``context``.
     iteration_layout : StructLayout
-        Each ``pointer``; ``end``: which loops are in their last iteration; ``context``.
+        Each ``pointer``; ``end``: for each loop, whether this is its last iteration; ``context``.
     """
 
     def __init__(self, *, counts: Mapping[str, int], pointers: Mapping[str, int], context: ShapeLike):
@@ -92,7 +92,8 @@ class LoopNest(wiring.Component):
         m.d.comb += [
             self.iterations.payload.eq(out),
             last.eq(out.end.as_value().all()),
-            # Not in the cycle of the last iteration as well: that would couple what comes before to what comes after.
+            # No nest is taken in the cycle of the last iteration: that would couple the sender of nests to the taker of
+            # iterations.
             self.nests.ready.eq(~self.iterations.valid & ~begins),
         ]
         m.d.sync += begins.eq(self.nests.ready & self.nests.valid)

@@ -24,19 +24,19 @@ __all__ = [
 ]
 
 
-# From write bursts to feature reads, and from the words that come back to beats.
+# Conversion of write bursts into feature reads, and of the words that return into beats.
 
-#: Words at the bus.
+#: Words that wait at the bus.
 _OUTGOING = 2
 
 
 def feature_word_layout(config: Config) -> data.StructLayout:
-    """A word from the feature memory: ``lanes`` bytes, the first of them at the address that was asked for."""
+    """A word from the feature memory: ``lanes`` bytes, the first of them at the requested address."""
     return data.StructLayout({"valid": unsigned(1), "data": unsigned(8 * config.array.lanes)})
 
 
 class StoreBeats(wiring.Component):
-    """Ask for one word each cycle, while there is room for it, and pass the words on as beats; the next burst follows
+    """Request one word each cycle while there is room for it, and pass the words on as beats; the next burst follows
     without a gap.
 
     All outputs depend on registers only, but for ``bursts.ready``, which depends combinationally on ``read.ready``.
@@ -84,15 +84,15 @@ class StoreBeats(wiring.Component):
         data_bytes = self.config.axi.data_bytes
         word = unsigned(self.config.axi.data_bits)
         m.submodules.words = words = Fifo(word, depth=WORDS_IN_FLIGHT)
-        # Words come to the bus, so that one that is not ready has to stop nothing near the feature memory, and wait for
-        # strobes there.
+        # Words are queued at the bus, where they wait for strobes, so that a bus that is not ready has to stop nothing
+        # near the feature memory.
         m.submodules.outgoing = Fifo(word, depth=_OUTGOING)
         m.submodules.strobes = strobes = Fifo(unsigned(data_bytes), depth=WORDS_IN_FLIGHT + _OUTGOING)
         burst, read, beat = self.bursts.payload, self.read, self.beats
 
         active = Signal()
         beats_left = Signal(BEATS_BITS, reset_less=True)
-        # Strobes of the beat at hand before its end is cut, and of the last beat.
+        # Strobes of the present beat before its end is cut, and of the last beat.
         strobe, last_strobe = Signal(data_bytes, reset_less=True), Signal(data_bytes, reset_less=True)
         has_room, last, asked = Signal(init=1), Signal(reset_less=True), Signal()
         m.d.comb += [
@@ -131,8 +131,8 @@ class StoreBeats(wiring.Component):
     def _elaborate_words(self, m: Module, asked: Signal, has_room: Signal) -> None:
         """Pass words on with their strobes.
 
-        Room is reserved when a word is asked for, so that no queue can overflow. It comes back a cycle late: words are
-        asked for at another end of the device.
+        Room is reserved when a word is requested, so that no queue can overflow. It is released a cycle late, as words
+        are requested at another end of the device.
         """
         words, outgoing, strobes, beat = m.submodules.words, m.submodules.outgoing, m.submodules.strobes, self.beats
         wiring.connect(m, words.output, outgoing.input)
@@ -158,8 +158,8 @@ class StoreBeats(wiring.Component):
 class DmaStore(wiring.Component):
     """Execute STORE in order, one beat each cycle in which the feature memory can be read.
 
-    Each beat is read at the feature address of its first byte, which may lie before the row, and strobes leave out
-    what does not belong to the row: nothing has to be aligned. Bit-exact with
+    Each beat is read at the feature address of its first byte, which may lie before the row, and strobes mask the bytes
+    that do not belong to the row: nothing has to be aligned. Bit-exact with
     :func:`lutterfly.golden.machine.dma.store`; after an error no burst begins until reset. An address out of range is
     that of its row; that of a failed burst is relative to EXTERNAL_BASE.
 
@@ -199,7 +199,7 @@ class DmaStore(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.beats = beats = StoreBeats(self.config)
-        # So that a feature memory that is not ready has to stop no burst in the same cycle.
+        # With this queue a feature memory that is not ready has to stop no burst in the same cycle.
         m.submodules.starts = starts = Fifo(beats.bursts.payload.shape(), depth=2)
         connect(m, starts.output, beats.bursts)
         connect(m, beats.read, wiring.flipped(self.read))
@@ -207,7 +207,7 @@ class DmaStore(wiring.Component):
         m.d.comb += beats.word.eq(self.word)
 
         failed, stop = Signal(), Signal()
-        # Two cycles after an error: before that no burst of a later row can begin.
+        # It stops two cycles after an error: before that no burst of a later row can begin.
         m.d.sync += stop.eq(self.halt | failed)
         rows, refused = self._elaborate_rows(m, stop)
         strayed = self._elaborate_runs(m, rows)
@@ -227,7 +227,7 @@ class DmaStore(wiring.Component):
         m.submodules.rows = rows = LoopNest(
             Nest(counts={"row": 16}, pointers={"external": isa.EXTERNAL_BITS, "local": isa.LOCAL_BITS}, context=context)
         )
-        # A cycle to take a command, one to check it, and one to begin it or to stay here until the reset.
+        # There is a cycle to take a command, one to check it, and one to begin it or to stay here until the reset.
         nest = rows.nests
         waiting, checked, legal = Signal(), Signal(), Signal()
         command = Signal(self.command.payload.shape(), name="waiting_command", reset_less=True)
@@ -255,7 +255,7 @@ class DmaStore(wiring.Component):
         return rows.iterations, refused
 
     def _elaborate_runs(self, m: Module, rows: stream.Interface) -> Signal:
-        """Check that a row lies in the feature memory, and have it split into bursts."""
+        """Check that a row lies in the feature memory, and pass it to the burst splitter."""
         data_bytes = self.config.axi.data_bytes
         context = data.StructLayout(
             {
@@ -266,7 +266,7 @@ class DmaStore(wiring.Component):
         )
         m.submodules.splitter = splitter = BurstSplitter(data_bytes=data_bytes, context=context)
 
-        # One stage. One bit more, so that nothing wraps.
+        # This is one stage. The sum has a bit more, so that nothing wraps.
         run, runs, row = Signal(splitter.runs.payload.shape(), reset_less=True), splitter.runs, rows.payload
         checked, out_of_range = Signal(), Signal(reset_less=True)
         local = Signal(isa.LOCAL_BITS, reset_less=True)
@@ -286,7 +286,7 @@ class DmaStore(wiring.Component):
                 run.last_byte.eq(row.context.last_byte),
                 run.context.index.eq(row.context.index),
                 run.context.last_row.eq(row.end.row),
-                # Of the first beat's first byte, which may lie before the row.
+                # The source of the first beat's first byte may lie before the row.
                 run.context.source.eq(row.pointer.local - row.pointer.external[: ceil_log2(data_bytes)]),
             ]
         with m.Elif(runs.ready & runs.valid):
@@ -329,7 +329,7 @@ class DmaStore(wiring.Component):
         ]
 
     def _elaborate_responses(self, m: Module, failed):
-        """Tell completed commands, and what has failed; after a failure bursts that have begun just end."""
+        """Report completed commands and failed bursts; after a failure, bursts that have begun end without effect."""
         b, pending = self.bus.b, m.submodules.pending.output
         m.d.comb += pending.ready.eq(b.valid)
         m.d.sync += self.done.eq(b.valid & pending.payload.last & ~b.payload.response[1] & ~failed)

@@ -15,18 +15,18 @@ __all__ = ["READ_LATENCY", "Arena", "HostSignature"]
 
 #: Requests that wait, each way, and answers to writes.
 _REQUESTS = 4
-#: Beats that are read or wait for the master; a place is free again so many cycles after a beat is asked for, at least.
+#: Beats that are read or wait for the master: a place is free again this many cycles after its request, at least.
 _BEATS = 8
-#: From a served address to its word: an address register, since the addresses of many block RAMs are long wires.
+#: Cycles from an address to its word, with an address register, since addresses of many block RAMs are long wires.
 _FETCH_LATENCY = 1 + RAM_LATENCY
-#: From a read request to its first beat, if nothing else is under way: queue, burst, fetch, queue.
+#: Cycles from a read request to its first beat, if nothing else is in progress: queue, burst, fetch, queue.
 READ_LATENCY = 1 + 1 + _FETCH_LATENCY + 1
 
 
 class HostSignature(wiring.Signature):
-    """What a host asks of the arena: a byte at a time.
+    """A host's access to the arena, a byte at a time.
 
-    Answers cannot be held up, so that a host asks only for what it has room for.
+    Answers cannot be held up, so a host requests no more than it has room for.
 
     Parameters
     ----------
@@ -35,9 +35,9 @@ class HostSignature(wiring.Signature):
     Members
     -------
     request : Out(stream)
-        ``address`` of a byte; ``write``, and what is written.
+        ``address`` of a byte; ``write``, and the byte to write.
     answer : In(push_signature of a byte)
-        To each read, in order.
+        The byte of each read, in order.
     """
 
     def __init__(self, address_bits: int):
@@ -47,15 +47,17 @@ class HostSignature(wiring.Signature):
 
 
 class Arena(wiring.Component):
-    """Serve bursts of whole words, a beat a cycle each way, one burst right behind the other; and a host's bytes.
+    """Serve bursts of whole words, a beat a cycle each way, without a pause between bursts; and a host's bytes.
 
     The first beat comes ``READ_LATENCY`` cycles after its request, and the answer to a write a cycle after its last
-    beat. Bursts are incrementing, of whole beats, and cross no page of 4 KiB, as AXI4 says; they are answered in order,
-    reads and writes apart. What lies beyond the end is not written, reads anything, and is answered with DECERR.
+    beat. Bursts are incrementing, of whole beats, and cross no page of 4 KiB, as AXI4 demands; they are answered in
+    order, reads and writes apart. Beyond the end nothing is written, data that are read are undefined, and the answer
+    is DECERR.
 
-    The host goes first, and is served in the cycle after its request is taken, but at most in every other cycle: a beat
-    waits for it for one cycle at most. A byte that it writes is there for all that is asked for later. What it reads
-    while the master writes it is undefined.
+    The host has priority, and is served in the cycle after its request is taken, but at most in every other cycle: a
+    beat waits for it for one cycle at most. Later requests see a byte that it writes. A byte that it reads while the
+    master
+    writes it is undefined.
 
     No combinational path; outputs are registers, but for the payload of answers, which comes from distributed RAM.
 
@@ -64,9 +66,9 @@ class Arena(wiring.Component):
     size_bytes : int
         A power of two, at least a page.
     data_bits : int
-        Of a beat.
+        Bits of a beat.
     id_bits : int
-        Of the identifiers.
+        Bits of the identifiers.
 
     Members
     -------
@@ -90,7 +92,7 @@ class Arena(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.ram = Ram(width=self.data_bits, depth=8 * self.size_bytes // self.data_bits, granularity=8)
-        # One every other cycle; nothing holds up what is in it.
+        # It takes a request every other cycle; nothing holds one up inside.
         m.submodules.asked = asked = Slot(self.host.request.payload.shape())
         wiring.connect(m, wiring.flipped(self.host.request), asked.input)
         request = asked.output
@@ -101,14 +103,14 @@ class Arena(wiring.Component):
         return m
 
     def _burst_layout(self) -> data.StructLayout:
-        """A burst that waits or is under way: the word of its next beat, and whether that lies beyond the end."""
+        """A burst that waits or is in progress: the word of its next beat, and whether that lies beyond the end."""
         word = unsigned(self.address_bits - self.byte_bits)
         return data.StructLayout(
             {"word": word, "left": unsigned(8), "id": unsigned(self.id_bits), "outside": unsigned(1)}
         )
 
     def _elaborate_queue(self, m: Module, channel: str) -> stream.Interface:
-        """The requests of a channel that wait."""
+        """Build the queue of a channel's requests."""
         m.submodules[f"{channel}_queue"] = queue = Fifo(self._burst_layout(), depth=_REQUESTS)
         address, burst = getattr(self.bus, f"{channel}addr"), queue.input.payload
         m.d.comb += [
@@ -133,7 +135,7 @@ class Arena(wiring.Component):
             }
         )
         m.submodules.beats = beats = Fifo(beat_layout, depth=_BEATS)
-        # Places of that queue that are not promised to a beat under way.
+        # Places of that queue that are not reserved for a beat in flight.
         room, has_room = Signal(range(_BEATS + 1), init=_BEATS), Signal(init=1)
         busy, burst, last = Signal(), Signal(self._burst_layout(), reset_less=True), Signal(reset_less=True)
         host_reads, asks, leaves, begins = Signal(), Signal(), Signal(), Signal()
@@ -154,7 +156,7 @@ class Arena(wiring.Component):
         word = Signal.like(ram.read_address, reset_less=True)
         m.d.sync += word.eq(Mux(host_reads, request.payload.address[self.byte_bits :], burst.word))
         m.d.comb += ram.read_address.eq(word)
-        # What is fetched, and for whom.
+        # The word that is fetched, and its requester.
         comes, comes_to_host, note = [asks], [host_reads], Cat(burst.id, burst.outside, last)
         byte = request.payload.address[: self.byte_bits]
         for stage in range(_FETCH_LATENCY):
@@ -178,12 +180,12 @@ class Arena(wiring.Component):
         ]
 
     def _elaborate_write(self, m: Module, request: stream.Interface, next_writes: Value) -> None:
-        """Beats are taken once their burst has begun; ``next_writes``: in the next cycle the host writes."""
+        """Take beats once their burst has begun; ``next_writes``: in the next cycle the host writes."""
         bus, ram = self.bus, m.submodules.ram
         waiting = self._elaborate_queue(m, "aw")
         answer_layout = data.StructLayout({"id": unsigned(self.id_bits), "outside": unsigned(1)})
         m.submodules.answers = answers = Fifo(answer_layout, depth=_REQUESTS)
-        # Places of that queue that are not promised to a burst that has begun.
+        # Places of that queue that are not reserved for a burst that has begun.
         room, has_room = Signal(range(_REQUESTS + 1), init=_REQUESTS), Signal(init=1)
         busy, burst = Signal(), Signal(self._burst_layout(), reset_less=True)
         writes, ends, begins, leaves, stays = Signal(), Signal(), Signal(), Signal(), Signal()
@@ -229,7 +231,7 @@ class Arena(wiring.Component):
 
 
 def _later(m: Module, value: Value, name: str, *, reset_less: bool = False) -> Signal:
-    """``value`` a cycle later; unlike in a delay line of the core, flags are reset, since the queues are."""
+    """Delay ``value`` by a cycle; unlike in a delay line of the core, flags are reset, since the queues are."""
     later = Signal(len(value), name=name, reset_less=reset_less)
     m.d.sync += later.eq(value)
     return later

@@ -14,9 +14,9 @@ from ..parts.pipeline import Assertions, delay
 
 __all__ = ["FETCH_LATENCY", "WRITE_LATENCY", "FeatureMemory", "feature_write_layout", "rotated"]
 
-#: From an address to its word: bank addresses, RAM, rotate in two stages.
+#: Cycles from an address to its word: bank addresses, RAM, rotation in two stages.
 FETCH_LATENCY = 1 + RAM_LATENCY + 2
-#: From a write to the first read that may name its address: the write takes a cycle more to its RAM than the read.
+#: Cycles from a write to the first read that may name its address: the write reaches its RAM a cycle later than a read.
 WRITE_LATENCY = 2
 
 
@@ -33,7 +33,7 @@ def feature_write_layout(config: Config) -> data.StructLayout:
 
 
 def rotated(word: Value, amount: Value, *, unit: int = 1) -> Value:
-    """``word`` with its bytes rotated right (towards byte 0) by ``amount * unit``; ``unit`` is a power of two."""
+    """Rotate the bytes of ``word`` right (towards byte 0) by ``amount * unit``; ``unit`` is a power of two."""
     return (Cat(word, word) >> (amount << ceil_log2(8 * unit)))[: len(word)]
 
 
@@ -55,11 +55,12 @@ class FeatureMemory(wiring.Component):
     read_word : Out(8 * lanes)
         ``FETCH_LATENCY`` cycles after its address.
     result_write : In(feature write), result_valid : In(1)
-        Goes first, at once; may be read ``WRITE_LATENCY`` cycles later.
+        A write with priority, at once; its bytes may be read ``WRITE_LATENCY`` cycles later.
     no_result : In(1)
-        The complement of ``result_valid``, from a register of its own: who transfers is far from who has results.
+        The complement of ``result_valid``, from a register of its own, as the source of transfers is far from that of
+        results.
     transfer_write : In(stream of feature writes)
-        Waits while a result is written: ``ready`` is ``no_result``.
+        A write that waits while a result is written: ``ready`` is ``no_result``.
     """
 
     def __init__(self, config: Config):
@@ -99,7 +100,7 @@ class FeatureMemory(wiring.Component):
         return m
 
     def _bank_addresses(self, address) -> tuple:
-        """Word addresses in the even and the odd bank, and whether the first byte's word is odd."""
+        """Compute word addresses in the even and the odd bank, and whether the first byte's word is odd."""
         word = address[ceil_log2(self.lanes) : ceil_log2(self.config.memory.feature_bytes)]
         return (word + 1)[1 : len(word)], word[1:], word[0]
 
@@ -110,7 +111,7 @@ class FeatureMemory(wiring.Component):
 
         even_address, odd_address, is_odd = self._bank_addresses(self.read_address)
         offset = self.read_address[:offset_bits]
-        # Of each byte position, which bank holds the byte that is wanted: the first word's from the offset on, else the
+        # For each byte position, the bank that holds the wanted byte: the first word's from the offset on, else the
         # second's.
         from_odd = Cat(is_odd ^ (offset > position) for position in range(self.lanes))
         m.d.sync += [even.read_address.eq(even_address), odd.read_address.eq(odd_address)]
@@ -142,7 +143,7 @@ class FeatureMemory(wiring.Component):
         valid = Signal()
         taken = Signal(feature_write_layout(self.config), reset_less=True)
         end = Signal(offset_bits + 2, reset_less=True)
-        # A sum for each, so that none waits for the choice.
+        # There is a sum for each, so that no sum waits for the choice.
         ends = [write.address[:offset_bits] + write.count for write in (self.result_write, self.transfer_write.payload)]
         m.d.sync += [
             valid.eq(self.result_valid | self.transfer_write.valid),

@@ -22,10 +22,10 @@ class WeightMemory(wiring.Component):
     (:attr:`~lutterfly.golden.engines.floorplan.Floorplan.hops`) after the address.
 
     Addresses travel from column to column as activation words do in the array, so that no weight has to wait in
-    registers. So do writes, so that no register drives all columns; what is written before it is read is so in each.
+    registers. So do writes, so that no register drives all columns; a write before a read is so in each column.
     Where two columns have multipliers in common, they have a block in common as well, so that it is beside them: the
     weights of the one that wants them later wait.
-    Engines that want their columns later say when: while such an engine is selected, each address waits in front of a
+    Engines that want their columns later specify when: while such an engine is selected, each address waits before a
     column as long as the words do.
 
     Parameters
@@ -82,7 +82,7 @@ class WeightMemory(wiring.Component):
         return m
 
     def _elaborate_columns(self, m: Module, write: data.View) -> None:
-        """A block for each column; writes go from one to the next."""
+        """Build a block for each column; writes travel from one to the next."""
         column_bits = ceil_log2(self.columns)
         read_addresses: list[Value] = []
         waits = {name: self._waits(times) for name, times in self.times.items()}
@@ -96,7 +96,7 @@ class WeightMemory(wiring.Component):
             if index:
                 read_address = delay(m, read_address, 1, name=f"read_hop_{index}")
             read_addresses.append(read_address)
-            # Whether a write is this column's is clear a hop before it arrives.
+            # Whether a write is for this column is known a hop before it arrives.
             is_own = Signal(name=f"is_own_{index}")
             m.d.sync += is_own.eq(write.en & (write.addr[:column_bits] == index))
             write = delay(m, write, 1, name=f"write_hop_{index}")
@@ -112,13 +112,13 @@ class WeightMemory(wiring.Component):
             ]
 
     def _elaborate_pairs(self, m: Module, write: data.View) -> None:
-        """A block for each two columns, whose bytes for a lane lie side by side; writes go with the addresses."""
+        """Build a block for each two columns, whose bytes for a lane are adjacent; writes travel with the addresses."""
         lanes, hops, pairs = self.config.array.lanes, self.floorplan.hops, self.floorplan.pairs
         column_bits = ceil_log2(self.columns)
         number_of = {column: number for number, pair in enumerate(pairs) for column in pair}
         arrivals: list[tuple[Value, data.View]] = []
         for number, pair in enumerate(pairs):
-            # A write is a cycle behind the address in front of it: so whose it is is clear before it arrives.
+            # A write comes a cycle after its address, so the column that it is for is known before it arrives.
             address, late, behind = self.address, 0, 1
             if number:
                 before = number_of[self.floorplan.before(pair[0])]
@@ -146,8 +146,8 @@ class WeightMemory(wiring.Component):
                 m.d.comb += self.weights[column].eq(weights)
 
     def _waits(self, times: Sequence[int]) -> list[int]:
-        """Cycles that an address waits in front of each column, beside the hop to it."""
-        # What a column does to its weights takes its time.
+        """Return the cycles that an address waits before each column, in addition to the hop to it."""
+        # The time that a column takes to prepare its weights is included.
         waits = [time - self.floorplan.waits.weights for time in times[:1]] + [
             times[index] - times[self.floorplan.before(index)] - 1 for index in range(1, len(times))
         ]

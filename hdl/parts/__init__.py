@@ -1,1 +1,1 @@
-"""What every unit is built from."""
+"""Building blocks of the units."""

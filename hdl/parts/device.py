@@ -54,7 +54,7 @@ class Ram(wiring.Component):
     granularity : int or None
         Bits that one write enable covers; a divisor of ``width``, by default all of it.
     is_block : bool
-        In block RAM, if synthesis finds that it is worth one; else in the fabric, as distributed RAM.
+        Whether it is in block RAM, if synthesis finds that worthwhile; else in the fabric, as distributed RAM.
 
     Members
     -------
@@ -95,8 +95,7 @@ class Ram(wiring.Component):
         if not self.is_block:
             self._elaborate_in_fabric(m)
             return m
-        # Without the attribute Yosys guards against the collision that the contract rules out, with logic after the
-        # output.
+        # Without the attribute Yosys adds logic after the output, against the collision that the contract rules out.
         m.submodules.storage = storage = memory.Memory(
             shape=unsigned(self.width),
             depth=self.depth,
@@ -118,7 +117,8 @@ class Ram(wiring.Component):
         return m
 
     def _elaborate_in_fabric(self, m: Module) -> None:
-        """In parts, each with a register beside it for the address, instead of one for what is read."""
+        """Build the memory in parts, each with an address register beside it, instead of one register for the
+        output."""
         output = Signal(self.width, reset_less=True)
         m.d.comb += self.read_data.eq(output)
         for part, bits in enumerate(parts(self.width)):
@@ -146,12 +146,12 @@ class Rom(wiring.Component):
     words : sequence of int
         The contents, not negative.
     is_block : bool
-        In block RAM; else in the fabric, as look-up tables.
+        Whether it is in block RAM; else in the fabric, as look-up tables.
 
     Members
     -------
     enable : In(1)
-        Without it, both registers keep what they hold.
+        Without it, both registers keep their values.
     read_address : In(ceil_log2(len(words)))
     read_data : Out(width)
     """
@@ -185,7 +185,7 @@ class Rom(wiring.Component):
 
 
 class MultiplierColumns(wiring.Signature):
-    """Columns of multipliers as their user sees them: it gives factors and gets products by factors that others give.
+    """Columns of multipliers as one user sees them: it supplies factors, and gets products with factors of others.
 
     Parameters
     ----------
@@ -193,7 +193,7 @@ class MultiplierColumns(wiring.Signature):
     a_width, b_width : int
         Bits of the operands, which are signed; ``a`` are the factors.
     weighed : int
-        Columns, the first ones, in which it may give both factors.
+        The number of first columns in which the user may supply both factors.
 
     Members
     -------
@@ -250,23 +250,22 @@ class Multiplier(wiring.Component):
         return m
 
 
-# Words in distributed RAM, which are read in the cycle of their address.
+# Distributed RAM, which is read in the cycle of the address.
 
 #: Words of a bank: the depth of a cell of look-up tables, or half of it, on all devices.
 BANK_WORDS = 16
 
 
 class DistributedRam(wiring.Component):
-    """Keep words in banks of up to ``BANK_WORDS``. What is written takes the place of what was there in the cycle after
-    its data.
+    """Store words in banks of up to ``BANK_WORDS``. A written word replaces the old one in the cycle after its data.
 
-    Where a word goes is told a cycle before the word itself, so that each bank has a register for whether it is
-    written: a bank is many cells, and wires to them are long.
+    The address of a word comes a cycle before the word, so that each bank has a register for its write enable: a bank
+    is many cells, and wires to them are long.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of a word.
+        Shape of a word.
     depth : int
         Words, a power of two, at least 2.
     copy : int
@@ -279,12 +278,12 @@ class DistributedRam(wiring.Component):
     write_data : In(shape)
     read_address : In
     read_data : Out(shape)
-        Of the same cycle.
+        The word of the same cycle's address.
 
     Raises
     ------
     ValueError
-        If ``depth`` is none.
+        If ``depth`` is not allowed.
     """
 
     def __init__(self, shape: ShapeLike, *, depth: int, copy: int = 0):
@@ -326,12 +325,13 @@ class DistributedRam(wiring.Component):
         return m
 
 
-# Multipliers for two columns of the array that work twice a cycle, in the place of :class:`.device.Multiplier` where a
-# device has too few blocks.
+# Double-pumped multipliers: one for two columns of the array, in place of :class:`.device.Multiplier` where a device
+# has too few blocks.
 
-#: The domain of a clock twice as fast as that of `sync`, of which every other rising edge is one of `sync`.
+#: The domain of a clock twice as fast as that of `sync`; every other rising edge of it is one of `sync`.
 DOUBLE = "double"
-#: The signal of `double` that registers of `sync` see while it changes with every edge: it has half a cycle of `sync`.
+#: The signal of `double` that registers of `sync` sample although it changes with every edge: it has half a cycle of
+#: `sync`.
 HALF_CYCLE = "changing"
 
 
@@ -344,7 +344,7 @@ class MultiplierBank(wiring.Signature):
     a_width, b_width : int
         Bits of the operands, which are signed.
     is_early : bool
-        Whether operands come from registers of ``double``, and are there in the first half of a cycle only.
+        Whether operands come from registers of ``double``, and are valid in the first half of a cycle only.
 
     Members
     -------
@@ -360,12 +360,12 @@ class MultiplierBank(wiring.Signature):
 
 
 class Turn(wiring.Component):
-    """Say whose turn it is before each edge of the clock ``double``.
+    """Tell which column's turn it is before each edge of the clock ``double``.
 
     Members
     -------
     is_second : Out(1)
-        Before the edges between those of ``sync``; of ``double``.
+        High before the edges of ``double`` that are between those of ``sync``.
     """
 
     def __init__(self):
@@ -373,7 +373,7 @@ class Turn(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # What `sync` sees of a bit that changes with each edge of `double` is always the same.
+        # A register of `sync` always samples the same value of a bit that changes with each edge of `double`.
         changing, seen = Signal(name=HALF_CYCLE, reset_less=True), Signal(reset_less=True)
         m.d[DOUBLE] += changing.eq(~changing)
         m.d.sync += seen.eq(changing)
@@ -386,23 +386,24 @@ class PumpedMultipliers(wiring.Component):
 
     Factors of the first column are multiplied with the edge of ``sync`` that would take them into a multiplier's
     registers, those of the second with the next one of ``double``. Both products come when they would otherwise. If the
-    first column's are early, one of both columns' is chosen half a cycle before, in front of a register of its own, so
-    that each wire has half a cycle for itself.
-    What goes from ``sync`` to ``double`` is used with an edge of ``sync`` at the earliest, and products come in
-    registers of ``double`` that have an enable, and change with edges of ``sync`` only: both ways have a cycle.
-    What has half of one is within ``double``, which place and route knows as one clock, but for :data:`HALF_CYCLE`.
+    first column's are early, one of both columns' is chosen half a cycle before, before a register of its own, so that
+    each wire has half a cycle for itself.
+    Signals from ``sync`` to ``double`` are used with an edge of ``sync`` at the earliest, and products come in
+    registers of ``double`` that have an enable, and change with edges of ``sync`` only: both directions have a cycle.
+    Paths of half a
+    cycle are within ``double``, which place and route knows as one clock, but for :data:`HALF_CYCLE`.
 
     Parameters
     ----------
     banks : tuple of MultiplierBank
-        Those of both columns; only the first one may be early.
+        The multipliers of both columns; only the first bank may be early.
 
     Members
     -------
     is_second : In(1)
-        As :class:`Turn` says it, or as another of these passes it on.
+        The output of :class:`Turn`, or ``next_is_second`` of another of these.
     next_is_second : Out(1)
-        For the next one.
+        The same for the next of these.
     bank_0, bank_1 : In(MultiplierBank)
     """
 
@@ -419,7 +420,7 @@ class PumpedMultipliers(wiring.Component):
         turn = self.is_second
         for lane in range(self.banks[0].lanes):
             product, turn = self._elaborate_lane(m, lane, turn)
-            # The first column's waits for the second one's.
+            # The first column's product waits for the second one's.
             waiting = Signal.like(product, name=f"waiting_{lane}", reset_less=True)
             m.d[DOUBLE] += waiting.eq(product)
             # An enable for each column, whose products may be far from the other's.
@@ -435,10 +436,10 @@ class PumpedMultipliers(wiring.Component):
         return m
 
     def _elaborate_lane(self, m: Module, lane: int, turn: Signal) -> tuple[Signal, Signal]:
-        """A lane's multiplier: its products, of both columns in turn; and the turn for the next lane."""
+        """Build a lane's multiplier; return its products, of both columns in turn, and the turn for the next lane."""
         factors = []
-        # Each factor has its own turn, near its bits, so that few wires have to be as fast as this clock; lanes may be
-        # far apart. Whose turn it is changes with every edge, and so does what a register more makes of it.
+        # Each factor has its own copy of the turn, near its bits, so that few wires have to be as fast as this clock;
+        # lanes may be far apart. The turn changes with every edge, so one more register only inverts it.
         turns = [Signal(name=f"{name}_{lane}_is_second", reset_less=True) for name in ("passing", "a", "b")]
         for later in turns:
             m.d[DOUBLE] += later.eq(~turn)

@@ -25,12 +25,14 @@ __all__ = [
 
 
 def push_signature(shape: ShapeLike) -> wiring.Signature:
-    """Words that cannot be held up: a stream without ``ready``, for a receiver that has made room beforehand."""
+    """Return the signature of words that cannot be held up: a stream without ``ready``, whose receiver has reserved
+    room."""
     return wiring.Signature({"valid": Out(1), "payload": Out(shape)})
 
 
 def remains(count: Value, *, leaves: ValueLike, comes: ValueLike = 0) -> Value:
-    """Whether ``count + comes - leaves`` is above zero, without the sum: for a register beside that of the count.
+    """Compute whether ``count + comes - leaves`` is above zero, without the sum: for a register beside that of the
+    count.
 
     Both are one bit; nothing leaves while ``count`` is zero.
     """
@@ -38,7 +40,8 @@ def remains(count: Value, *, leaves: ValueLike, comes: ValueLike = 0) -> Value:
 
 
 def counted(count: Value, *, comes: ValueLike = 0, leaves: ValueLike = 0) -> Value:
-    """``count + comes - leaves``, chosen among sums that wait for neither bit: they may come late, from far off."""
+    """Compute ``count + comes - leaves``, chosen among sums that wait for neither bit: both may come late, from far
+    away."""
     comes, leaves = Value.cast(comes), Value.cast(leaves)
     return Mux(comes ^ leaves, Mux(comes, count + 1, count - 1), count)
 
@@ -46,12 +49,12 @@ def counted(count: Value, *, comes: ValueLike = 0, leaves: ValueLike = 0) -> Val
 class Slot(wiring.Component):
     """Queue one word in a register, one every two cycles, with a latency of one cycle; no combinational path.
 
-    For wide words that come seldom: it has half of the registers of a :class:`Buffer`, and nothing to choose from.
+    It suits wide words that come seldom: it has half of the registers of a :class:`Buffer`, and no multiplexer.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of a word.
+        Shape of a word.
 
     Members
     -------
@@ -80,7 +83,7 @@ class Buffer(wiring.Component):
     Parameters
     ----------
     shape : ShapeLike
-        Of a word.
+        Shape of a word.
 
     Members
     -------
@@ -120,7 +123,7 @@ class Fifo(wiring.Component):
     Parameters
     ----------
     shape : ShapeLike
-        Of a word.
+        Shape of a word.
     depth : int
         Words; up to 16 cost the same.
 
@@ -148,7 +151,7 @@ class Fifo(wiring.Component):
             self.output.valid.eq(remains(level, leaves=pop, comes=push)),
             self.input.ready.eq(has_room),
         ]
-        # At least two places: one would have an address of no bits, which is no legal Verilog.
+        # There are at least two places: one would have an address of no bits, which is not legal Verilog.
         depth = max(2, 1 << ceil_log2(self.depth))
         ranges = parts(Shape.cast(self.shape).width)
         for part, bits in enumerate(ranges):
@@ -165,14 +168,15 @@ class Fifo(wiring.Component):
                 m.d.sync += read_pointer.eq(read_pointer + 1)
             is_free: Value = self.input.ready
             if len(ranges) > 1:
-                # Not that of `ready` or of the part beside: synthesis takes those that are always equal for one.
+                # This differs from that of `ready` and of the neighbouring part: synthesis merges registers that are
+                # always equal.
                 is_own, is_inverted = Signal(name=f"is_own_{part}", init=1), part % 2 == 0
                 m.d.sync += is_own.eq(has_room ^ is_inverted)
                 is_free = is_own ^ is_inverted
             m.d.comb += [
                 write.addr.eq(write_pointer),
                 read.addr.eq(read_pointer),
-                # A free place may hold anything: so a register alone says so all over the part.
+                # A free place may hold anything, so a register alone is the write enable all over the part.
                 write.en.eq(is_free),
                 write.data.eq(Value.cast(self.input.payload)[bits]),
                 Value.cast(self.output.payload)[bits].eq(read.data),
@@ -183,13 +187,13 @@ class Fifo(wiring.Component):
 class BlockFifo(wiring.Component):
     """Queue up to ``depth`` words, one in and one out each cycle, with a latency of four cycles.
 
-    Whoever writes keeps count of the room: a write into a full queue is lost. The output is registered; the stages
-    after the RAM move when ``output.ready`` lets them, combinationally.
+    The writer has to count the room: a write into a full queue is lost. The output is registered; the stages after the
+    RAM move when ``output.ready`` lets them, combinationally.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of a word.
+        Shape of a word.
     depth : int
         Words, a power of two.
 
@@ -214,8 +218,8 @@ class BlockFifo(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         width = Shape.cast(self.shape).width
-        # Without the attribute Yosys guards against a collision that cannot occur: an entry is read after its write at
-        # the earliest.
+        # Without the attribute Yosys guards against a collision that cannot occur: an entry is never read before its
+        # write.
         m.submodules.storage = storage = memory.Memory(shape=width, depth=self.depth, init=[], attrs={"no_rw_check": 1})
         write, read = storage.write_port(), storage.read_port()
         stored = Signal(range(self.depth + 1))
@@ -231,7 +235,7 @@ class BlockFifo(wiring.Component):
         with m.If(self.input.valid):
             m.d.sync += write.addr.eq(write.addr + 1)
         m.d.sync += [
-            # What is written counts a cycle later, so that a bus at another end of the device reaches no sum.
+            # A written word counts a cycle later, so that a bus at another end of the device reaches no sum.
             came.eq(self.input.valid),
             read.addr.eq(read.addr + fetch),
             stored.eq(counted(stored, comes=came, leaves=fetch)),
@@ -253,28 +257,28 @@ class BlockFifo(wiring.Component):
 
 
 class Lookahead(wiring.Component):
-    """Queue what a walker has found, so that neither side's decisions reach into the other's in the same cycle.
+    """Queue a walker's words, so that neither side's decisions reach into the other's in the same cycle.
 
     The walker reserves a place a fixed time before it pushes into it. One word goes in and one comes out each cycle. A
-    word comes out two cycles after its push at the earliest. What the gate decides by comes from registers; the rest,
-    which may be wide, from distributed RAM, so that the gate moves little but a pointer; and the walker hears of a move
-    a cycle later.
+    word comes out two cycles after its push at the earliest. Fields on which the gate decides come from registers; the
+    rest, which may be wide, from distributed RAM, so that the gate moves little but a pointer; and the walker sees a
+    freed place a cycle later.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of a word; a structure, if it has fields that are ``gated``.
+        Shape of a word; a structure, if it has fields that are ``gated``.
     gated : sequence of str
         Fields that come from registers.
     depth : int
-        Words; with 5, a walker that pushes two cycles after it reserves goes on without a pause.
+        Words; with 5, a walker that pushes two cycles after it reserves continues without a pause.
 
     Members
     -------
     room : Out(1)
         A place may be reserved; registered.
     next_room : Out(1)
-        What ``room`` is in the next cycle; depends combinationally on ``reserve``, but not on ``output``.
+        The value of ``room`` in the next cycle; depends combinationally on ``reserve``, but not on ``output``.
     reserve : In(1)
         A word will be pushed; only while ``room``.
     input : In(push_signature)

@@ -1,4 +1,4 @@
-"""Amaranth views of :mod:`lutterfly.golden.isa`, and the shapes that commands and errors travel in."""
+"""Amaranth views of :mod:`lutterfly.golden.isa`, and the shapes of commands and errors between units."""
 
 from collections.abc import Iterable
 
@@ -28,7 +28,7 @@ INDEX_BITS = 16
 
 
 def command_shape(fmt: isa.Format) -> data.StructLayout:
-    """A decoded command on its way to its unit: its index in the queue, then the fields after the header."""
+    """Return the shape of a decoded command for its unit: its index in the queue, then the fields after the header."""
     fields = {"index": unsigned(INDEX_BITS), "after": unsigned(1)}
     for field in fmt.fields:
         if field.lsb >= 32:
@@ -37,7 +37,7 @@ def command_shape(fmt: isa.Format) -> data.StructLayout:
 
 
 class EngineCommand:
-    """A COMPUTE command as one engine reads it: ``command[name]`` is a field of its own, or one of all engines."""
+    """A COMPUTE command as one engine reads it: ``command[name]`` is a field of that engine, or one of all engines."""
 
     def __init__(self, command: data.View, engine: Engine):
         self._command = command
@@ -52,7 +52,7 @@ class EngineCommand:
 
 
 def field_shape(fmt: isa.Format, name: str):
-    """Shape of one field of a command."""
+    """Return the shape of one field of a command."""
     return command_shape(fmt)[name].shape
 
 
@@ -65,7 +65,7 @@ def view(fmt: isa.Format, word: Signal) -> data.View:
 
 
 class ErrorReport(data.Struct):
-    """Why and where a run stops: valid for one cycle; the core keeps the first."""
+    """The error that stops a run, and its unit: valid for one cycle; the core keeps the first."""
 
     valid: unsigned(1)
     code: unsigned(8)
@@ -75,7 +75,7 @@ class ErrorReport(data.Struct):
 
 
 def report_error(target: data.View, code: ErrorCode, unit: Unit, index, address=0) -> list:
-    """Assignments that raise an error in ``target``; combinational or registered, as the caller's domain."""
+    """Return assignments that raise an error in ``target``; combinational or registered, as the caller's domain."""
     return [
         target.valid.eq(1),
         target.code.eq(code),
@@ -86,20 +86,21 @@ def report_error(target: data.View, code: ErrorCode, unit: Unit, index, address=
 
 
 def is_beyond(place: Value, size: int) -> Value:
-    """Whether a memory of ``size`` entries, a power of two, has no ``place``: by bits, without a chain of carries."""
+    """Compute whether ``place`` is beyond a memory of ``size`` entries, a power of two: by bits, without a carry
+    chain."""
     return place[ceil_log2(size) :].any()
 
 
 def unit_members() -> dict[str, wiring.Member]:
-    """What every unit has beside its command, see ``docs/architecture.md``."""
+    """Return the members that every unit has beside its command, see ``docs/architecture.md``."""
     return {"done": Out(1), "error": Out(ErrorReport), "halt": In(1), "progress": Out(1)}
 
 
 def report_first(m: Module, error: data.View, problems: Iterable[data.View], failed: Signal) -> None:
     """Register the first of ``problems`` in ``error``, and from then on ``failed``.
 
-    Of several at once that of the latest stage counts, whose command is the oldest: ``problems`` stand in the order of
-    the stages. Only what is valid is looked at, so that the fields need no enable.
+    Of several at once that of the latest stage counts, whose command is the oldest: ``problems`` are in the order of
+    the stages. Only the valid bits are examined, so that the fields need no enable.
     """
     problem = Signal(ErrorReport)
     for candidate in problems:

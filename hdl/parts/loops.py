@@ -15,12 +15,12 @@ _COMMAND = command_shape(isa.COMPUTE)
 
 
 class _Loop:
-    """One loop over windows: what is left after its current iteration, and what moving on asks of it, from registers.
+    """One loop over windows: the iterations that are left, and the conditions of its next move, from registers.
 
     Attributes
     ----------
     left, at_end, near_end
-        Iterations after the current one; whether there is none, or one.
+        Iterations after the current one; whether there are none; whether there is one.
     """
 
     def __init__(self, name: str):
@@ -32,7 +32,7 @@ class _Loop:
 
     @property
     def ends_next(self) -> Value:
-        """Whether it is at its end after it has moved on; behind the end it begins again."""
+        """Compute whether the loop is at its end after the next move; after its end it begins again."""
         return Mux(self.at_end, self.has_one, self.near_end)
 
     def move_on(self, command: data.View) -> list:
@@ -68,8 +68,8 @@ class Loops(wiring.Component):
     word_bits : int
         Width of the word pointer.
     count_bits : int
-        Width of the count of an innermost loop over the results of a window, whose words are all the same; 0 if there
-        is none.
+        Width of the count of an innermost loop over the results of a window, all of which take the same words; 0 if
+        there is none.
 
     Members
     -------
@@ -82,9 +82,9 @@ class Loops(wiring.Component):
     first_word : In(word_bits)
         Word pointer at which ``first`` begins.
     more, pitch : In(count_bits), In(24), if there is a loop over results
-        Of ``command``: how often it runs beside the first time, and its pitch.
+        For ``command``, the iterations after the first one, and its pitch.
     first_more : In(count_bits), if there is one
-        Of ``first``.
+        The same as ``more``, for ``first``.
     step : In(1)
         Move the word pointer by one.
     advance : In(1)
@@ -135,7 +135,7 @@ class Loops(wiring.Component):
         tile = Signal(self.word_bits, reset_less=True)
         start = Signal(self.word_bits, reset_less=True)
         next_word = Signal(self.word_bits)
-        # Not `word + step`, which would have the sum wait for the step.
+        # With `word + step` the sum would wait for the step.
         m.d.comb += next_word.eq(Mux(self.step, self.word + 1, self.word))
         m.d.sync += self.word.eq(next_word)
         if self.count_bits:
@@ -161,12 +161,12 @@ class Loops(wiring.Component):
         return m
 
     def _elaborate_loops(self, m: Module, loops: dict[str, _Loop], leaves: Value) -> tuple[Signal, Signal]:
-        """Move the innermost loop on, and where one was at its end the next one as well; whether all are at their
-        ends, and whether the next window is of another tile."""
+        """Move the innermost loop, and where a loop was at its end the next one as well; return whether all are at
+        their ends, and whether the next window is of another tile."""
         ends, tile_ends = Signal(reset_less=True), Signal(reset_less=True)
 
         def tell(command: data.View, at_end: dict[str, Value]) -> list:
-            """What follows from which loops are at their ends."""
+            """Compute the outputs from the flags of the loops at their ends."""
             inner, tile_inner = at_end["inner"], command.tile_inner
             return [
                 ends.eq(Cat(at_end.values()).all()),
@@ -189,7 +189,8 @@ class Loops(wiring.Component):
         return ends, tile_ends
 
     def _elaborate_results(self, m: Module) -> tuple[Value, Value]:
-        """The loop over the results of a window: whether its last one is left, and whether that is the current one."""
+        """Build the loop over the results of a window; return whether its last one is left, and whether it is the
+        current one."""
         if not self.count_bits:
             return self.advance, Const(1)
         results_left, is_last = Signal(self.count_bits, reset_less=True), Signal(name="is_last_result")
@@ -204,7 +205,7 @@ class Loops(wiring.Component):
         return leaves, is_last
 
     def _elaborate_pointer(self, m: Module, end_inner, end_middle, leaves: Value, window_ends: Value) -> None:
-        """One pointer for each loop: where its current iteration begins.
+        """Build one pointer for each loop: the beginning of its current iteration.
 
         An advance moves the innermost loop that is not at its end and starts the loops inside it there, so that one
         adder does for all pointers.
@@ -226,7 +227,7 @@ class Loops(wiring.Component):
         for name in names:
             with m.If(starts[name]):
                 m.d.sync += base[name].eq(moved)
-        # A command's own pointer is a pitch from zero: no choice is left behind the sum, and none more in front of it.
+        # A command's first pointer is a pitch added to zero, so that no choice follows the sum, and no more precede it.
         with m.If(self.load):
             m.d.sync += [moving.eq(0), by.eq(self.first[self.side]), base["outer"].eq(0)]
         m.d.comb += self.pointer.eq(base[names[-1]])

@@ -1,4 +1,5 @@
-"""Pipelines of fixed latency: delay lines, copies of a value beside its users, parts that sleep, and assertions."""
+"""Pipelines of fixed latency: delay lines, copies of a value beside its users, clock gating in simulations,
+assertions."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _PART_BITS = 64
 
 
 def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
-    """``value`` as it was ``cycles`` cycles ago.
+    """Delay ``value`` by ``cycles`` cycles.
 
     Nothing is reset, flags neither: a soft reset lasts long enough for them to run out
     (:func:`lutterfly.golden.timing.latencies.reset_cycles`), and its wires need not reach all over the device.
@@ -42,16 +43,16 @@ def delay(m: Module, value: Value | ValueCastable, cycles: int, *, name: str):
 
 
 def copy_of(value: Value, number: int, *, name: str, reset_less: bool = False) -> Signal:
-    """A register for one of two copies of ``value``, 0 and 1, each beside its own users.
+    """Create a register for one of two copies of ``value``, 0 and 1, each beside its own users.
 
-    They begin with other values in every bit: synthesis would take registers that are always equal for one.
+    They begin with different values in every bit: synthesis would merge registers that are always equal.
     """
     return Signal.like(value, name=name, init=Const(-number, value.shape()).value, reset_less=reset_less)
 
 
 def spread(m: Module, value: Value, lanes: int, *, cycles: int, name: str) -> list[Signal]:
-    """``value`` as it was ``cycles`` cycles ago, for each lane, from a tree of registers whose last ones, two to the
-    power of ``cycles``, are beside their own lanes.
+    """Delay ``value`` by ``cycles`` cycles for each lane, by a tree of registers whose last ones, two to the power of
+    ``cycles``, are beside their own lanes.
 
     A wire from one register to all the lanes of a stage would be the slowest there is.
     """
@@ -68,33 +69,33 @@ def spread(m: Module, value: Value, lanes: int, *, cycles: int, name: str) -> li
 
 
 def parts(width: int) -> list[slice]:
-    """The bits of a word in parts of 64 or more, if it has so many.
+    """Split the bits of a word into parts of 64 or more, if it has so many.
 
-    Bits of a wide word lie where there is room: each part of a memory of them has registers of its own, beside it, for
-    where it is written and read. These have to begin at another place in each part, see :func:`copy_of`.
+    The bits of a wide word are spread over the device: each part of a memory of them has address registers of its own
+    beside it. These have to begin with a different value in each part, see :func:`copy_of`.
     """
     count = max(1, width // _PART_BITS)
     return [slice(*bounds) for bounds in pairwise(part * width // count for part in range(count + 1))]
 
 
-# What components are elaborated for: a simulation with assertions, an FPGA with its primitives, or neither.
+# Targets of elaboration: a simulation with assertions, an FPGA with its primitives, or neither.
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """What ``elaborate`` of a component is given; ports and latencies are the same for all.
+    """The target that ``elaborate`` of a component is given; ports and latencies are the same for all.
 
     Attributes
     ----------
     is_asserted : bool
-        With assertions (:mod:`.pipeline`): for a simulation.
+        Whether there are assertions, for a simulation.
     sleeps : bool
-        With parts that stand still while nobody uses them (:mod:`.pipeline`): for a simulation that is to be fast.
+        Whether the clock of unused parts is gated, for a fast simulation.
     has_ecp5_primitives : bool
-        With primitives of an ECP5 instead of generic bodies.
+        Whether there are primitives of an ECP5 instead of generic bodies.
     is_pumped : bool
-        Each two columns of the multiplier array have the multipliers of one, which work twice a cycle
-        (:mod:`.device`): for a device that has too few. There is a second clock then.
+        Whether two columns of the multiplier array share the multipliers of one, which work twice a cycle
+        (:mod:`.device`), for a device that has too few. There is a second clock then.
     """
 
     is_asserted: bool = False
@@ -110,30 +111,31 @@ ECP5 = Platform(has_ecp5_primitives=True)
 
 
 def platform_of(platform: object) -> Platform:
-    """What ``elaborate`` was given, or the generic platform for anything that is not ours, as Amaranth's None."""
+    """Return the platform that ``elaborate`` was given, or the generic one for any that is not ours, as Amaranth's
+    None."""
     return platform if isinstance(platform, Platform) else GENERIC
 
 
-# Parts that stand still in a simulation while nobody uses them; hardware that is built has none of it.
+# Clock gating of parts that are not used, in simulations only.
 
 
 class Sleep:
-    """When a part of a component is awake: always, unless it is elaborated for :data:`.pipeline.SIMULATED`.
+    """Gate the clock of a part of a component in simulations, if it is elaborated for :data:`.pipeline.SIMULATED`.
 
-    A register that stands still costs a simulation nothing, nor does the logic between such registers
-    (``host/simulation/rewriting.py``). What a part holds when it falls asleep is what came by while nobody used it, as
-    it is in hardware when it is used again.
+    A register without a clock costs a simulation nothing, nor does the logic between such registers
+    (``host/simulation/rewriting.py``). While the clock is off, the part keeps values of a time when it was not used; in
+    hardware it has other values of such a time when it is used again.
 
     Parameters
     ----------
     m : Module
-        Of the component.
+        The component's module.
     platform : object
-        What the component is elaborated for.
+        The target for which the component is elaborated.
     used : Value
-        Somebody uses the part, or will, in this cycle. Combinational to :attr:`awake`.
+        The part is used in this cycle, or will be. Combinational to :attr:`awake`.
     cycles : int
-        How long it goes on afterwards: as long as anything of what it has been given is under way in it.
+        Cycles for which the clock stays on afterwards: until all data have left the part.
 
     Attributes
     ----------
@@ -147,7 +149,7 @@ class Sleep:
         if not self._wanted:
             return
         self.awake = Signal(name=AWAKE)
-        # At first it is awake: what a simulation begins with is not what comes by.
+        # The clock is on at first: the initial values of a simulation are not values of an unused part.
         left = Signal(range(cycles + 1), init=cycles, name="awake_left")
         m.d.comb += self.awake.eq(Value.cast(used) | left.any())
         with m.If(used):
@@ -156,11 +158,11 @@ class Sleep:
             m.d.sync += left.eq(left - 1)
 
     def of(self, part: Elaboratable) -> Elaboratable:
-        """The part, to be made a submodule."""
+        """Return the part, as a submodule to add."""
         return EnableInserter(self.awake)(part) if self._wanted else part
 
 
-# What must never happen, looked at in every cycle of a simulation; hardware that is built has none of it.
+# Assertions, checked in every cycle of a simulation; they are not in built hardware.
 
 
 class Assertions:
@@ -169,25 +171,25 @@ class Assertions:
     Parameters
     ----------
     m : Module
-        Of the component.
+        The component's module.
     platform : object
-        What the component is elaborated for.
+        The target for which the component is elaborated.
 
     Attributes
     ----------
     wanted : bool
-        There are assertions: what only they need may be built.
+        Whether there are assertions, and logic that only they need is built.
     """
 
     def __init__(self, m: Module, platform: object):
         self.wanted = platform_of(platform).is_asserted
         self._module = m
-        # While a component is reset, others go on, and what they send finds its queues closed.
+        # While a component is reset, others continue, and its queues are closed for their words.
         self._runs = Signal(name="asserted")
         if self.wanted:
             m.d.sync += self._runs.eq(1)
 
     def never(self, condition: ValueLike, message: str) -> None:
-        """Assert that ``condition`` is false in every cycle out of reset; ``message`` says what it would mean."""
+        """Assert that ``condition`` is false in every cycle out of reset; ``message`` describes the failure."""
         if self.wanted:
             self._module.d.sync += Assert(~(self._runs & condition), message)

@@ -1,4 +1,4 @@
-"""The clock of an FPGA board made from its oscillator: dividers of a PLL, and the one primitive that they set.
+"""The clock of an FPGA board, made from its oscillator: dividers of a PLL, and the primitive that they configure.
 
 Source: Lattice FPGA-TN-02200 (sysCLOCK PLL) for the primitive, FPGA-DS-02012 for the ranges.
 """
@@ -18,19 +18,19 @@ from .pipeline import platform_of
 __all__ = ["Dividers", "Pll"]
 
 _MHZ = 1_000_000
-#: Ranges in Hz, both ends included: of the oscillator (8 MHz are permitted, of which the phase detector could make
-#: nothing), of the phase detector, of the oscillator inside, and of outputs.
+#: Ranges in Hz, both ends included: of the oscillator (8 MHz are permitted, but too slow for the phase detector), of
+#: the phase detector, of the PLL's own oscillator, and of outputs.
 INPUT_HZ, DETECTOR_HZ = (10 * _MHZ, 400 * _MHZ), (10 * _MHZ, 400 * _MHZ)
 VCO_HZ, OUTPUT_HZ = (400 * _MHZ, 800 * _MHZ), (3_125_000, 400 * _MHZ)
-#: A divider divides by so much at most.
+#: The greatest divisor.
 MOST = 128
-#: Where its oscillator is best: in the middle.
+#: The best clock of the PLL's own oscillator: in the middle of its range.
 _MIDDLE_HZ = 600 * _MHZ
 
 
 @dataclass(frozen=True, slots=True)
 class Dividers:
-    """What a PLL divides by.
+    """The divisors of a PLL.
 
     The phase detector compares the oscillator's clock, divided by ``reference``, with that of the PLL's own oscillator,
     divided by ``loop`` and then by ``feedback``. The clock that is used is the latter's, divided by ``output``.
@@ -40,7 +40,7 @@ class Dividers:
     input_hz : int
         The oscillator's clock.
     reference, feedback, loop, output : int
-        From 1 to 128 each.
+        The divisors, each from 1 to 128.
     """
 
     input_hz: int
@@ -51,7 +51,7 @@ class Dividers:
 
     @property
     def detector_hz(self) -> Fraction:
-        """What the phase detector compares."""
+        """The clock that the phase detector compares."""
         return Fraction(self.input_hz, self.reference)
 
     @property
@@ -71,7 +71,8 @@ class Dividers:
 
     @classmethod
     def find(cls, input_hz: int, output_hz: int, *, is_doubled: bool = False) -> Dividers:
-        """The dividers that make exactly ``output_hz``; and twice as much, if it ``is_doubled``, of half the last one.
+        """Find dividers that make exactly ``output_hz``; and, if ``is_doubled``, twice as much with half of the last
+        divider.
 
         Of several, those with the fastest phase detector; of these, those with one clock for the loop and for use; and
         of these, those whose oscillator is nearest to 600 MHz.
@@ -89,7 +90,7 @@ class Dividers:
         exact = [one for one in possible if one.output_hz == output_hz]
         if exact:
             return min(exact, key=lambda one: (one.reference, not one.is_in_loop, abs(one.vco_hz - _MIDDLE_HZ)))
-        # Clocks are asked for in whole Hz.
+        # Clocks are given in whole Hz.
         made = {int(one.output_hz) for one in possible if one.output_hz.denominator == 1}
         below = max((one for one in made if one < output_hz), default=None)
         above = min((one for one in made if one > output_hz), default=None)
@@ -100,7 +101,7 @@ class Dividers:
 
 
 def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
-    """Dividers within all ranges, near ``output_hz`` or exactly there."""
+    """Yield dividers within all ranges whose clock is ``output_hz`` or near it."""
     for reference in range(1, MOST + 1):
         detector = Fraction(input_hz, reference)
         if not DETECTOR_HZ[0] <= detector <= DETECTOR_HZ[1]:
@@ -109,23 +110,23 @@ def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
             vco = detector * multiple
             for output in {min(max(near, 1), MOST) for near in (int(vco / output_hz), -int(-vco // output_hz))}:
                 if OUTPUT_HZ[0] <= vco / output <= OUTPUT_HZ[1]:
-                    # Best with the clock that is used in the loop itself. In any case the loop's is in range: with 1,
-                    # it is the phase detector's; and it divides by 80 at most, the fastest by the slowest.
+                    # It is best to have the used clock in the loop. In any case the loop's clock is in range: with 1 it
+                    # is the phase detector's; and the divisor is at most 80, the fastest clock by the slowest.
                     feedback = multiple // output if multiple % output == 0 else 1
                     yield Dividers(input_hz, reference, feedback, multiple // feedback, output)
 
 
 class Pll(wiring.Component):
-    """Make a clock, and tell when it is steady.
+    """Make a clock, and signal when it is steady.
 
-    With the primitives of an ECP5 (:mod:`.pipeline`) it is EHXPLLL. Without, the clock passes as it is, and is steady
-    from the start: in a simulation a clock has no time but its edges.
+    With the primitives of an ECP5 (:mod:`.pipeline`) it is EHXPLLL. Without, the clock passes unchanged, and is steady
+    from the start: a simulation has no time but the clock's edges.
 
     Parameters
     ----------
     dividers : Dividers
     is_doubled : bool
-        With a second clock, which a primitive alone can make.
+        Whether there is a second clock, which only a primitive can make.
 
     Members
     -------
@@ -163,7 +164,7 @@ class Pll(wiring.Component):
         m.d.comb += self.clock_out.eq(used)
         m.submodules.primitive = Instance(
             "EHXPLLL",
-            # Of the loop's filter: what Lattice's tool sets, and `ecppll` of Project Trellis.
+            # Settings of the loop's filter, as Lattice's tool and `ecppll` of Project Trellis choose them.
             ("a", "ICP_CURRENT", "12"),
             ("a", "LPF_RESISTOR", "8"),
             ("a", "MFG_ENABLE_FILTEROPAMP", "1"),
@@ -173,7 +174,7 @@ class Pll(wiring.Component):
             p_FEEDBK_PATH="CLKOP",
             p_CLKOP_ENABLE="ENABLED",
             p_CLKOP_DIV=dividers.loop,
-            # In phase with the reference, as far as that matters to a single clock.
+            # The output is in phase with the reference, as far as that matters to a single clock.
             p_CLKOP_CPHASE=dividers.loop - 1,
             p_CLKOP_FPHASE=0,
             p_OUTDIVIDER_MUXA="DIVA",
@@ -202,6 +203,6 @@ class Pll(wiring.Component):
 
 
 def _output(name: str, divider: int, clock: Signal) -> dict[str, object]:
-    """Settings of another output, in phase with the first one."""
+    """Return the settings of another output, in phase with the first one."""
     phase = {f"p_{name}_CPHASE": divider - 1, f"p_{name}_FPHASE": 0}
     return {f"p_{name}_ENABLE": "ENABLED", f"p_{name}_DIV": divider, **phase, f"o_{name}": clock}

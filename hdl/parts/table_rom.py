@@ -22,42 +22,43 @@ FABRIC_BITS = 4096
 
 
 class TableRom(wiring.Component):
-    """Look one code up each cycle, with a latency of ``latency`` cycles, of which none passes while a result waits.
+    """Look one code up each cycle, with a latency of ``latency`` cycles; the pipeline stops while a result waits.
 
-    Where half of a table gives all of it, half is stored; that takes a register in front of the memory, which folds the
-    code, and one after it. ``codes.ready`` depends combinationally on ``results.ready``, and on nothing else that
-    comes in; results are registers.
+    Where half of a table gives all of it, half is stored; that takes a register before the memory, which folds the
+    code, and one after it. ``codes.ready`` depends combinationally on ``results.ready``, and on no other input; results
+    are
+    registers.
 
     Parameters
     ----------
     table : sequence of int
-        In the order of the codes, from the least integer of their type: of ``2**bits`` codes.
+        The entries of ``2**bits`` codes in order, from the least integer of their type.
     is_signed : bool
         Whether codes are two's complement.
     result : Shape
-        Of the results.
+        The shape of the results.
     may_halve : bool
-        False: the whole table is stored.
+        If False, the whole table is stored.
     is_block : bool or None
-        Whether the memory is block RAM; by default that goes by its size.
+        Whether the memory is block RAM; by default its size decides.
 
     Attributes
     ----------
     half : HalfTable or None
-        What is stored, if it is half; see :func:`lutterfly.golden.transfer.tables.halve`.
+        The stored half, if half is stored; see :func:`lutterfly.golden.transfer.tables.halve`.
     stored_entries, latency : int
 
     Members
     -------
     codes : In(stream)
-        Of ``signed(bits)`` or ``unsigned(bits)``.
+        A stream of ``signed(bits)`` or ``unsigned(bits)``.
     results : Out(stream)
-        Of ``result``.
+        A stream of ``result``.
 
     Raises
     ------
     ValueError
-        If the number of entries is no power of two, or an entry does not have the shape.
+        If the number of entries is not a power of two, or an entry does not have the shape.
     """
 
     def __init__(
@@ -118,11 +119,11 @@ class TableRom(wiring.Component):
         return m
 
     def _by_bits(self) -> np.ndarray:
-        """The table by the bits of the codes: as two's complement, those below zero come last."""
+        """Return the table indexed by the bits of the codes: in two's complement, negative codes come last."""
         return np.roll(self.table, len(self.table) // 2) if self.is_signed else self.table
 
     def _folded(self, m: Module, half: HalfTable, rom: Rom, word: Value) -> Signal:
-        """Fold codes into distances from the middle, and what is stored for these back into results."""
+        """Fold codes into distances from the middle, and unfold stored entries into results."""
         code = self.codes.payload.as_unsigned()
         distance = code[:-1]
         is_below = code[-1] == self.is_signed
@@ -143,11 +144,11 @@ class TableRom(wiring.Component):
 
 
 def _opposite(half: HalfTable, word: Value) -> Value:
-    """The entry at the same distance on the other side."""
+    """Compute the entry at the same distance on the other side."""
     if half.total is None:
         return word
     entry: Value = half.total - word
-    # Only what can saturate is compared.
+    # There are comparisons only where entries can saturate.
     if half.total - max(half.stored) < half.low:
         entry = Mux(entry < half.low, Const(half.low), entry)
     if half.total - min(half.stored) > half.high:

@@ -1,1 +1,1 @@
-"""From the results of engines to bytes in the feature memory: queued, finished, written back."""
+"""The path from an engine's results to bytes in the feature memory: queue, epilogue, write-back."""

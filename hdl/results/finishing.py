@@ -1,4 +1,4 @@
-"""From groups of accumulators to codes: addends, requantiser and tables, or a whole finish beside them."""
+"""Conversion of groups of accumulators into codes: addends, requantiser and tables, or a whole finish beside them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-# What the requantiser adds: accumulator and bias, or what a finish of an engine's own makes of them.
+# The addends of the requantiser: accumulator and bias, or what an engine's own finish makes of them.
 
 
 class Addends(wiring.Component):
@@ -52,7 +52,7 @@ class Addends(wiring.Component):
     ----------
     config : Config
     finishes : mapping of str to AddendsComponent
-        Submodules of somebody else, by the flag in ``settings`` that chooses each.
+        Submodules of another component, by the flag in ``settings`` that selects each.
 
     Members
     -------
@@ -77,7 +77,7 @@ class Addends(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # The last cycle is the choice.
+        # The last cycle chooses between the finishes.
         latest = self.latency - 1
         chosen = {name: delay(m, self.settings[name], latest, name=name) for name in self.finishes}
         for component in self.finishes.values():
@@ -107,7 +107,7 @@ class Addends(wiring.Component):
 
 
 class TransferTables(wiring.Component):
-    """Look ``requant_lanes`` codes up in a table each cycle, or let them pass, with a latency of ``RAM_LATENCY``
+    """Look ``requant_lanes`` codes up in a table each cycle, or pass them unchanged, with a latency of ``RAM_LATENCY``
     cycles.
 
     Bit-exact with :func:`lutterfly.golden.transfer.tables.apply_table`. Every lane has its own copy of all tables, and
@@ -120,7 +120,7 @@ class TransferTables(wiring.Component):
     Members
     -------
     enable : In(1), table : In
-        Whether to look up, and in which table.
+        Whether to look up, and the number of the table.
     codes : In(requant_lanes x signed(8))
     values : Out(requant_lanes x 8)
     write : Out(memory.WritePort.Signature)
@@ -158,30 +158,30 @@ class TransferTables(wiring.Component):
 
 
 def finishing_latency(config: Config) -> int:
-    """Cycles from a group of accumulators to its codes."""
+    """Return the cycles from a group of accumulators to its codes."""
     return addends_latency(config) + REQUANT_LATENCY + RAM_LATENCY
 
 
 class Finishing(wiring.Component):
-    """Make codes of a group each cycle, :func:`finishing_latency` cycles later, as its command has chosen.
+    """Convert a group into codes each cycle, :func:`finishing_latency` cycles later, as its command has chosen.
 
     Parameters
     ----------
     config : Config
     kinds : iterable of FinishComponent classes
-        Those of the engines of the configuration.
+        The finishes of the configuration's engines.
 
     Members
     -------
     accumulators, parameters, settings, place, values
-        As :class:`.results.Results` gives them.
+        The outputs of :class:`.results.Results`.
     codes : Out(requant_lanes x 8)
-        Of a group that the requantiser finishes.
+        The codes of a group that the requantiser finishes.
     whole_codes : Out(codes_layout), if the configuration has a whole finish
-        Of a group that is all lanes.
+        The codes of a group that is all lanes.
     finished_place : Out(Place)
     table_write, ... : Out(memory.WritePort.Signature)
-        Of the tables, and of every memory of a finish, by its name.
+        The write ports of the tables, and of every memory of a finish, by its name.
 
     Raises
     ------
@@ -224,7 +224,7 @@ class Finishing(wiring.Component):
 
     @staticmethod
     def write_name(code: LocalMemory) -> str:
-        """The name of the member that writes a memory."""
+        """Return the name of the member that writes a memory."""
         return f"{code.name.lower()}_write"
 
     def elaborate(self, platform) -> Module:
@@ -243,7 +243,8 @@ class Finishing(wiring.Component):
         return m
 
     def _sleeper(self, m: Module, platform: object, flag: str, component: FinishComponent) -> Elaboratable:
-        """A finish, which in a simulation sleeps while no group is its and nothing is written to its memory."""
+        """Wrap a finish so that in a simulation its clock is gated while it has no group and its memory is not
+        written."""
         used = self.place.valid & self.settings[flag]
         if component.memory is not None:
             used |= component.write.en
@@ -260,7 +261,7 @@ class Finishing(wiring.Component):
             *(bias.eq(parameter.bias) for bias, parameter in zip(addends.biases, parameters, strict=True)),
         ]
         settings = delay(m, self.settings, addends.latency, name="settings")
-        # In a simulation they sleep while no group is theirs.
+        # In a simulation their clock is gated while they have no group.
         whole = [self.settings[flag] for flag, component in self.finishes.items() if component.finish.is_whole]
         sleep = Sleep(m, platform, self.place.valid & ~Cat(whole).any(), cycles=finishing_latency(self.config))
         for lane, parameter in enumerate(parameters):
@@ -280,7 +281,7 @@ class Finishing(wiring.Component):
         ]
 
     def _elaborate_whole(self, m: Module) -> None:
-        """Codes of all lanes without the requantiser, in as many cycles as with it."""
+        """Build the codes of all lanes without the requantiser, in as many cycles as with it."""
         latency, codes = finishing_latency(self.config), None
         biases = Cat(self.parameters)[: len(self.values.as_value())]
         for flag, component in self.finishes.items():

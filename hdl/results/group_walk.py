@@ -1,4 +1,4 @@
-"""Walk the groups of results, ahead of the results themselves: which parameters they take, and where they go."""
+"""Walk the groups of results ahead of the results themselves, and find their parameters and their destination."""
 
 from functools import reduce
 from operator import or_
@@ -39,15 +39,15 @@ __all__ = [
 ]
 
 
-# Where a group of results goes.
+# The destination of a group of results.
 
 
 class Place(data.Struct):
-    """Where a group goes. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes such a
-    piece. A group of a whole finish (``is_whole``) is all lanes, and a piece.
+    """The destination of a group. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes
+    such a piece. A group of a whole finish (``is_whole``) is all lanes, and a piece.
 
-    ``address`` and ``count`` are those of the piece, ``count`` in results; ``packed``: each of them is a bit. Where a
-    piece is less than a byte of these, ``bit`` is where it begins in it. ``finish`` marks the last group of a command.
+    ``address`` and ``count`` are those of the piece, ``count`` in results; ``packed``: each result is a bit. Where a
+    piece is less than a byte, ``bit`` is its first bit in the byte. ``finish`` marks the last group of a command.
     """
 
     valid: unsigned(1)
@@ -62,14 +62,14 @@ class Place(data.Struct):
     index: unsigned(INDEX_BITS)
 
 
-# What a command says of the codes of its results, which travels with each of their groups.
+# Settings of a command for the codes of its results, which travel with each group.
 
 _COMMON = ("zero_point", "low", "high", "table_enable", "table")
 
 
 def settings_layout(config: Config) -> data.StructLayout:
-    """What all commands say of requantisation and tables; which finish a command has chosen, a flag for each that has
-    hardware of its own; and in ``fields`` what these want to know."""
+    """Return the layout of a command's settings: those of requantisation and tables; a flag for each finish with
+    hardware of its own, set where the command has chosen it; and ``fields``, which these finishes read."""
     common = {name: field_shape(isa.COMPUTE, name) for name in _COMMON}
     flags = {finish_flag(engine, finish): unsigned(1) for engine, finish in built_finishes(config)}
     return data.StructLayout({**common, **flags, **finish_fields(config.engines)})
@@ -84,15 +84,15 @@ def take_settings(target: data.View, command: data.View, config: Config) -> list
     ]
 
 
-#: Commands that wait after the one whose groups are walked, at least.
+#: Commands that can wait after the one whose groups are walked, at least.
 COMMANDS_IN_FLIGHT = 4
 
 _COMMAND = command_shape(isa.COMPUTE)
 
 
 def group_layout(config: Config) -> data.StructLayout:
-    """A group that will come: its number in its window, whether it is the last one of a result and whether that is
-    wide, its parameter word, its settings and its place."""
+    """A group to come: its number in its window, whether it is the last one of a result and whether that is wide, its
+    parameter word, its settings and its place."""
     groups = config.array.lanes // config.array.requant_lanes
     return data.StructLayout(
         {
@@ -107,7 +107,7 @@ def group_layout(config: Config) -> data.StructLayout:
 
 
 class GroupWalk(wiring.Component):
-    """Give the groups of the commands, one each cycle, with a pause between commands.
+    """Generate the groups of the commands, one each cycle, with a pause between commands.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class GroupWalk(wiring.Component):
     context : In(stream of COMPUTE)
         The commands in the order in which they were issued; up to ``COMMANDS_IN_FLIGHT`` wait here.
     groups : Out(stream of group_layout)
-        Registered. Of the place ``valid`` is left to the user.
+        Registered. ``valid`` of the place is left to the user.
     """
 
     def __init__(self, config: Config):
@@ -146,7 +146,7 @@ class GroupWalk(wiring.Component):
         command, take = Signal(_COMMAND, reset_less=True), Signal()
         next_command = next_context.output.payload
         number, walk, last = Signal(self.layout["number"].shape), Signal(), Signal()
-        # The complement moves the loops: a register of its own, since both move so much.
+        # The complement moves the loops. It has a register of its own, since both have a large fan-out.
         rests = Signal(init=1)
         is_last = self._elaborate_last(m, next_command, number, take=take, walk=walk, last=last)
         m.d.comb += [
@@ -189,7 +189,7 @@ class GroupWalk(wiring.Component):
         return m
 
     def _elaborate_turns(self, m: Module, *, take: Signal, walk: Signal, rests: Signal, ends: Value) -> None:
-        """Whether a context is taken in the next cycle, and whether a group of the one taken is walked then."""
+        """Compute whether a context is taken in the next cycle, and whether a group of the taken one is walked then."""
         contexts, next_context, lookahead = m.submodules.contexts, m.submodules.next_context, m.submodules.lookahead
         active = Signal()
         m.d.comb += next_context.output.ready.eq(~active)
@@ -198,14 +198,14 @@ class GroupWalk(wiring.Component):
         walks = goes_on & lookahead.next_room
         m.d.sync += [
             active.eq(goes_on),
-            # Where the walk of the one before is over. Both are registers, since they move so much.
+            # The walk of the command before is over. Both are registers, since they have a large fan-out.
             take.eq(comes & ~goes_on),
             walk.eq(walks),
             rests.eq(~walks),
         ]
 
     def _elaborate_further(self, m: Module, command: data.View, next_command: data.View) -> None:
-        """Tell the loops how many results windows have."""
+        """Give the loops the number of results of a window."""
         loops = m.submodules.loops
         if self.count_bits:
             m.d.comb += [
@@ -217,7 +217,8 @@ class GroupWalk(wiring.Component):
     def _elaborate_last(
         self, m: Module, next_command: data.View, number: Signal, *, take: Signal, walk: Signal, last: Signal
     ) -> dict[str, Signal]:
-        """Whether the group is the last one of a window of each size, of which the loops tell one."""
+        """Return whether the group is the last one of its window, computed for each size of which the loops choose
+        one."""
         lane_bits, all_bits = ceil_log2(self.requant_lanes), ceil_log2(self.config.array.lanes)
         takes_all = is_whole(next_command, self.config)
         most = Mux(takes_all, self.config.array.lanes, self.requant_lanes)
@@ -235,17 +236,18 @@ class GroupWalk(wiring.Component):
         return is_last
 
     def _ends_result(self, number: Signal, whole: Value) -> Value:
-        """Whether the group is the last one of a result of all lanes, of which a window of a burst has several."""
+        """Return whether the group is the last one of a result of all lanes, of which a window of a burst has
+        several."""
         if burst_results(self.config) == 1:
             return Const(0)
         result_groups = self.config.array.lanes // self.requant_lanes
         return whole | number[: ceil_log2(result_groups)].all()
 
     def _elaborate_push(self, m: Module, command: data.View, walk: Signal, found: data.View, bits: Value) -> None:
-        """Hand the group that was found to the lookahead.
+        """Pass the group that was found to the lookahead.
 
-        A cycle after the walk the loops' pointer has arrived as well; the command is still the same then. One more for
-        the sums.
+        A cycle after the walk the loops' pointer has arrived as well; the command is still the same then. The sums take
+        one cycle more.
         """
         loops, lookahead = m.submodules.loops, m.submodules.lookahead
         walked, last_tile = Signal(), Signal(reset_less=True)
@@ -275,7 +277,7 @@ class GroupWalk(wiring.Component):
     def _piece(
         self, place: data.View, found: data.View, command: data.View, pointer: Value, last_tile: Value, bits: Value
     ) -> list:
-        """Assign where the piece of a group begins, and what of it there is."""
+        """Assign the beginning and the size of a group's piece."""
         columns, lanes = self.config.array.columns, self.config.array.lanes
         whole, packed = found.place.is_whole, command.packed if packs(self.config) else Const(0)
         start = Mux(whole, found.number * lanes, (found.number >> self._slot_bits) * columns)
@@ -292,5 +294,5 @@ class GroupWalk(wiring.Component):
 
     @property
     def _slot_bits(self) -> int:
-        """Bits of a group's number within its piece."""
+        """Return the bits of a group's number within its piece."""
         return ceil_log2(self.config.array.columns // self.requant_lanes)

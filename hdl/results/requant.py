@@ -11,7 +11,7 @@ from ..parts.device import MULTIPLIER_LATENCY, Multiplier
 
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
 
-#: Registers before the multiplier's first, and after its last.
+#: Registers before the multiplier's first one, and after its last one.
 _STAGES_BEFORE, _STAGES_AFTER = 5, 6
 LATENCY = _STAGES_BEFORE + MULTIPLIER_LATENCY + _STAGES_AFTER
 
@@ -19,7 +19,7 @@ _ACC_BITS = 32
 _SUM_BITS = requant.SUM_BITS
 _MANTISSA_BITS = requant.MANTISSA_BITS
 _PRODUCT_BITS = 2 * _MANTISSA_BITS
-#: Of a sum that is shifted to the left, below its significant bits.
+#: Bits of a sum shifted to the left that are below its significant bits.
 _DROPPED_BITS = _SUM_BITS - _MANTISSA_BITS
 
 #: The multiplier takes this many low bits of both factors; logic multiplies the rest, two bits a row.
@@ -29,7 +29,7 @@ _ROWS = range(0, _MANTISSA_BITS - _LOW_BITS, 2)
 #: 24 significant bits shifted right by less are at least 256, beyond every code.
 _LEAST_SHIFT = 16
 _INTEGER_BITS = _MANTISSA_BITS - _LEAST_SHIFT
-#: Of the shift beyond it, from -48 to 48.
+#: Bits of the shift less this least one, which is from -48 to 48.
 _SHIFT_BITS = 7
 
 
@@ -49,7 +49,7 @@ class Requantiser(wiring.Component):
     Members
     -------
     addends : In(2 x signed(37))
-        With 5 bits of fraction, which are zero in accumulator and bias
+        Addends with 5 bits of fraction, which are zero in accumulator and bias
         (:func:`~lutterfly.hdl.engines.engine.addend_of`): their sum wraps at 32 bits.
     scale : In(Scale)
         A mantissa is 0 or has its highest bit set.
@@ -77,7 +77,7 @@ class Requantiser(wiring.Component):
         mantissa = _delay(m, self.scale.mantissa, _STAGES_BEFORE)
         product = self._multiply(m, factor, mantissa)
 
-        # From here to the product the multiplier's registers and two more run beside these delays.
+        # From here to the product these delays run in parallel with the multiplier's registers and two more.
         beside = MULTIPLIER_LATENCY + 2
         is_nonzero = _delay(m, factor[-1] & mantissa[-1], beside)
         shift = _delay(m, shift, beside - 1)
@@ -97,11 +97,12 @@ class Requantiser(wiring.Component):
         return m
 
     def _normalise(self, m: Module) -> tuple[Value, Value, Value, Value]:
-        """Four stages: add, and shift to the left until the highest bit is set.
+        """Build four stages: add, and shift to the left until the highest bit is set.
 
-        A negative sum is complemented; the one that is missing to its magnitude is added by the rounding. Ones are
-        shifted in, so that it may be added at the lowest bit. A sum with more leading zeros than are counted is below a
-        code by far. Last comes whether nothing but zeros, of the magnitude, is below the half of what is dropped.
+        A negative sum is complemented; the rounding adds the one that is missing to its magnitude. Ones are shifted in,
+        so that it may be added at the lowest bit. A sum with more leading zeros than are counted is far below a code.
+        The last
+        result is whether the magnitude's bits below the half of the dropped ones are all zero.
         """
         total = _register(m, (self.addends[0] + self.addends[1])[:_SUM_BITS], "total")
         sign = total[-1]
@@ -112,7 +113,7 @@ class Requantiser(wiring.Component):
             m.d.comb += is_empty.eq(word[-first:] == 0)
             empties, amounts = is_empty, (0, first)
             if second:
-                # What the second step would find is looked at for both outcomes of the first.
+                # The second step's test is made for both outcomes of the first.
                 is_next_empty = Signal(name=f"is_empty_{second}")
                 m.d.comb += is_next_empty.eq(Mux(is_empty, word[-first - second : -first] == 0, word[-second:] == 0))
                 empties, amounts = Cat(is_next_empty, is_empty), (0, second, first, first + second)
@@ -125,17 +126,17 @@ class Requantiser(wiring.Component):
                     (sign, f"sign_{first}"),
                 )
             )
-        # Beside the last shift, so that it is known in front of the sum that rounds.
+        # This is done in parallel with the last shift, so that it is known before the sum that rounds.
         is_zero = Array(before[: _DROPPED_BITS - 1 - amount] == 0 for amount in amounts)
         return sign, word, count, _register(m, is_zero[empties], "is_exact")
 
     def _round_sum(
         self, m: Module, normalised: Value, leading_zeros: Value, sign: Value, is_exact: Value
     ) -> tuple[Value, Value]:
-        """A stage: 24 significant bits; and two on the shift that makes the product an integer, less
-        ``_LEAST_SHIFT``."""
+        """Build the stage that rounds to 24 significant bits; and two for the shift that makes the product an integer,
+        less ``_LEAST_SHIFT``."""
         half, kept = normalised[_DROPPED_BITS - 1], normalised[_DROPPED_BITS:]
-        # What is dropped and the sign, the missing one, against a half, without the addition.
+        # The dropped bits and the sign's missing one are compared with a half, without the addition.
         is_above = half & (sign | ~is_exact)
         is_half = is_exact & (half ^ sign)
         rounded = kept + (is_above | (is_half & kept[0]))
@@ -148,12 +149,13 @@ class Requantiser(wiring.Component):
         return factor, _register(m, shift[:_SHIFT_BITS].as_signed(), "shift")
 
     def _multiply(self, m: Module, factor: Value, mantissa: Value) -> Value:
-        """Five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the rest."""
+        """Build five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the
+        rest."""
         m.submodules.multiplier = multiplier = Multiplier(a_width=_LOW_BITS, b_width=_LOW_BITS, is_signed=False)
         m.d.comb += [multiplier.a.eq(factor[:_LOW_BITS]), multiplier.b.eq(mantissa[:_LOW_BITS])]
 
         def masked(word: Value, digit: Value, name: str) -> Signal:
-            """A word or nothing: by the reset of registers, which needs no look-up tables in front of an adder."""
+            """Register a word or zero by the reset of registers, which needs no look-up tables before an adder."""
             register = _register(m, word, name)
             with m.If(~digit):
                 m.d.sync += register.eq(0)
@@ -174,7 +176,7 @@ class Requantiser(wiring.Component):
         return _register(m, (lowest + (others << _LOW_BITS + 2))[:_PRODUCT_BITS], "product")
 
     def _round_product(self, m: Module, product: Value, shift: Value, is_nonzero: Value) -> tuple[Value, Value]:
-        """Two stages: the magnitude, at most 256, and whether to increment it.
+        """Build two stages: the magnitude, at most 256, and whether to increment it.
 
         The product is rounded to 24 significant bits and these to an integer. The first increment is never carried out:
         after the half's bit it only matters where the rest is zero or all ones.

@@ -1,4 +1,4 @@
-"""Results: from windows that have ended to groups of accumulators beside their parameters and their place."""
+"""Results: queue the results of windows, and supply them in groups with their parameters and their place."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ __all__ = [
 ]
 
 
-# The results that wait for the requantiser, and of the first one the accumulators of one group after the other.
+# The queue of results that wait for the requantiser.
 
-#: From the choice of a group to its accumulators, as long as its parameters take: a register on the way, the memory.
+#: Cycles from the choice of a group to its accumulators, as many as its parameters take: a register and the memory.
 GROUP_LATENCY = 1 + RAM_LATENCY
 
 
 def any_result_layout(config: Config) -> data.StructLayout:
-    """A result of the selected engine: of each lane the bits that every engine gives, and where it ``is_wide`` the
+    """A result of the selected engine: for each lane the bits that every engine gives, and where it ``is_wide`` the
     others."""
     lanes = config.array.lanes
     return data.StructLayout(
@@ -55,9 +55,9 @@ def any_result_layout(config: Config) -> data.StructLayout:
 
 
 class ResultFifo(wiring.Component):
-    """Keep results in their order, and give one group of the first one each cycle.
+    """Queue results in order, and output one group of the first one each cycle.
 
-    Results come without backpressure. Of the high bits of wide results there are as many places as engines without
+    Results come without backpressure. There are as many places for the high bits of wide results as engines without
     bursts may have waiting.
 
     Parameters
@@ -70,15 +70,15 @@ class ResultFifo(wiring.Component):
     available : Out(1)
         There is a result; registered.
     pop : In(1)
-        Drop the first one, whose last group goes out.
+        Drop the first result, whose last group is output.
     group : In, is_wide : In(1)
-        Which group of the first result goes out, and whether that result has high bits.
+        The group of the first result that is output, and whether that result has high bits.
     accumulators : Out(requant_lanes x signed(32))
-        ``GROUP_LATENCY`` cycles later.
+        The accumulators of the group, ``GROUP_LATENCY`` cycles later.
     values : Out(values_layout), if the configuration has a whole finish
-        The low bits of all lanes of that result, with them.
+        The low bits of all lanes of that result, in the same cycle.
     overflows : Out(1)
-        A result came that found no place: it has taken another one's.
+        A result came to a full queue: it has overwritten another one.
     """
 
     def __init__(self, config: Config):
@@ -107,11 +107,11 @@ class ResultFifo(wiring.Component):
         waiting, available = Signal(range(depth + 1)), Signal()
         m.d.comb += [
             self.available.eq(available),
-            # Also if one leaves in the same cycle: its accumulators are read in the next one.
+            # This holds if one leaves in the same cycle too: its accumulators are read in the next one.
             self.overflows.eq(valid & (waiting >= Mux(result_is_wide, RESULT_WINDOWS, depth))),
         ]
         m.d.sync += [
-            # A cycle ahead of the register in front of the memories, as they ask for.
+            # The address is given a cycle before the register at the memories' input, as the memories require.
             produced.eq(produced + self.result.valid),
             consumed.eq(consumed + self.pop),
             waiting.eq(counted(waiting, comes=valid, leaves=self.pop)),
@@ -122,7 +122,7 @@ class ResultFifo(wiring.Component):
         return m
 
     def _elaborate_lane(self, m: Module, lane: int, produced: Signal, consumed: Signal) -> None:
-        """The accumulators of one lane of the requantiser, beside it, with registers of its own for what to read."""
+        """Build the accumulators of one lane of the requantiser, with address registers of its own beside it."""
         window, chosen, chosen_is_wide = (
             copy_of(value, lane % 2, name=f"{name}_{lane}", reset_less=True)
             for name, value in (("window", consumed), ("group", self.group), ("is_wide", self.is_wide))
@@ -143,7 +143,8 @@ class ResultFifo(wiring.Component):
                 m.d.comb += self.values[index].eq(delay(m, value, GROUP_LATENCY - 2, name=f"value_{index}"))
 
     def _elaborate_windows(self, m: Module, lane: int, half: str, *, place: Value, window: Value) -> data.View:
-        """Keep these bits of a lane's accumulators, all groups of a result beside one another; read one result's."""
+        """Store these bits of a lane's accumulators, all groups of a result side by side, and read those of one
+        result."""
         comes, depth = self.result.valid, result_windows(self.config)
         if half == "high":
             comes, depth = comes & self.result.is_wide, RESULT_WINDOWS
@@ -160,13 +161,13 @@ class ResultFifo(wiring.Component):
         return delay(m, windows.read_data, 1, name=f"{half}_held_{lane}")
 
 
-#: From the result of an engine to its first group, when nothing waits: a register, the result FIFO, and the selection
-#: beside the parameters.
+#: Cycles from the result of an engine to its first group, when nothing waits: a register, the result FIFO, and the
+#: selection beside the parameters.
 RESULTS_LATENCY = 2 + GROUP_LATENCY
 
 
 class Results(wiring.Component):
-    """Give one group of ``requant_lanes`` accumulators each cycle, ``RESULTS_LATENCY`` cycles after the engine when
+    """Output one group of ``requant_lanes`` accumulators each cycle, ``RESULTS_LATENCY`` cycles after the engine when
     nothing waits.
 
     Results come without backpressure: :class:`~lutterfly.hdl.compute.windows.Windows` issues no window whose result
@@ -182,14 +183,14 @@ class Results(wiring.Component):
         The commands in the order in which they were issued.
     result : In(any_result_layout)
     halt : In(1)
-        Give nothing more.
+        Output nothing more.
     parameter_write : Out(memory.WritePort.Signature)
         Words of 64 bits; the address is the parameter word times ``requant_lanes`` plus the lane.
     accumulators : Out(requant_lanes x signed(32))
     parameters : Out(requant_lanes x 64)
     settings : Out(settings_layout)
     values : Out(values_layout), if the configuration has a whole finish
-        Of all lanes, in the cycle of ``accumulators``.
+        The values of all lanes, in the cycle of ``accumulators``.
     place : Out(Place)
     error : Out(ErrorReport)
 
@@ -234,7 +235,7 @@ class Results(wiring.Component):
         m.submodules.fifo = fifo = ResultFifo(self.config)
         wiring.connect(m, wiring.flipped(self.context), walker.context)
 
-        # A group goes on when its result is there.
+        # A group proceeds when its result has arrived.
         group, serve = walker.groups, Signal()
         part = group.payload.number[: ceil_log2(fifo.groups)] if fifo.groups > 1 else Const(0)
         m.d.comb += [
@@ -279,8 +280,9 @@ class Results(wiring.Component):
             ]
 
     def _elaborate_errors(self, m: Module, serve: Value, group: data.View, overflows: Value) -> None:
-        """A parameter word that does not exist; a result for which there is no place, which must never come."""
-        # A cycle to come from the walker, and one to compare.
+        """Report a parameter word that does not exist, and a result for which there is no place, which must never
+        come."""
+        # It takes a cycle to come from the walker, and one to compare.
         values = {"overflows": overflows, "serves": serve, "index": group.place.index, "word": group.word}
         late = {name: delay(m, value, 1, name=f"{name}_for_error") for name, value in values.items()}
         code = Mux(late["overflows"], ErrorCode.OVERFLOW, ErrorCode.ADDRESS_RANGE)
@@ -293,12 +295,12 @@ class Results(wiring.Component):
 
 # The result of the selected engine.
 
-#: Parts of a result that are chosen each by registers of their own: there are many bits to choose.
+#: Parts of a result that are chosen by registers of their own, because there are many bits to choose.
 _CHOICES = 2
 
 
 class ResultChoice(wiring.Component):
-    """Choose between the results of all engines, of which one at a time gives any.
+    """Choose between the results of all engines, of which only one at a time gives results.
 
     See :class:`~lutterfly.hdl.compute.windows.Windows`.
 
@@ -306,12 +308,12 @@ class ResultChoice(wiring.Component):
     ----------
     config : Config
     is_narrow : sequence of bool
-        Of each component, whether its results are narrow.
+        For each component, whether its results are narrow.
 
     Members
     -------
     steps : In(a bit for each component)
-        It has a step: long before the result.
+        The component has a step, long before the result.
     result_0, result_1, ... : In(result_layout)
     result : Out(any_result_layout)
     """
@@ -348,8 +350,8 @@ class ResultChoice(wiring.Component):
 
 
 def _choose(values: dict[int, Value], works: Value) -> Value:
-    """The value of the selected component, by its place; of any where that one has none. ``works`` leaves out the
-    first."""
+    """Choose the value of the selected component by its place, or any value where that one has none. ``works`` leaves
+    out the first."""
     (_, chosen), *others = values.items()
     for place, value in others:
         chosen = Mux(works[place - 1], value, chosen)

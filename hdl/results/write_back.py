@@ -1,4 +1,4 @@
-"""Write back: collect groups of results to pieces of ``columns`` bytes, or of as many bits, and write them."""
+"""Write-back: collect groups of results to pieces of ``columns`` bytes, or of as many bits, and write them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .group_walk import Place
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
 
-#: From the group that completes a piece to its write.
+#: Cycles from the group that completes a piece to its write.
 WRITE_BACK_LATENCY = 2
 
 
 class WriteBack(wiring.Component):
     """Take a group each cycle and write a piece when it is complete, ``WRITE_BACK_LATENCY`` cycles later.
 
-    Of packed results a bit each is written, 1 where the value is not negative, and zeros after them to the end of the
-    byte. A piece that is less than a byte is written with what lies before it in that byte.
+    A packed result is written as a bit, 1 where the value is not negative, and zeros follow to the end of the byte. A
+    piece that is less than a byte is written with the earlier bits of that byte.
 
     Parameters
     ----------
@@ -36,17 +36,17 @@ class WriteBack(wiring.Component):
     Members
     -------
     place : In(Place), values : In(requant_lanes x 8)
-        A group and where it goes.
+        A group and its destination.
     whole_codes : In(codes_layout), if the configuration has a whole finish
         A group that is all lanes.
     halt : In(1)
         Write nothing more.
     write_valid : Out(1), write : Out(feature write)
-        To the feature memory.
+        A write to the feature memory.
     no_write : Out(1)
         The complement of ``write_valid``.
     done : Out(1)
-        With the last write of a command.
+        High with the last write of a command.
     error : Out(ErrorReport)
     """
 
@@ -95,7 +95,7 @@ class WriteBack(wiring.Component):
             write.count.eq(count),
             write.data.eq(self._bytes(m, piece, place)),
             self.write_valid.eq(writes),
-            # A register of its own, with wires of its own.
+            # It is a register of its own, with wires of its own.
             self.no_write.eq(~writes),
             self.done.eq(place.valid & place.finish & ~outside & ~self.halt),
             report_error(self.error, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, place.index, place.address),
@@ -113,7 +113,7 @@ class WriteBack(wiring.Component):
         return m
 
     def _bytes(self, m: Module, piece: Signal, place: Signal) -> Value:
-        """What is written: a piece that was collected, its bits, or a whole result."""
+        """Return the bytes to write: a collected piece, its bits, or a whole result."""
         written: Value = piece.as_value()
         if self.packs:
             written = Mux(place.packed, self._bits(m, piece, place), written)
@@ -124,7 +124,7 @@ class WriteBack(wiring.Component):
         return written
 
     def _bits(self, m: Module, piece: Signal, place: Signal) -> Value:
-        """The bits of a piece, at their place in its bytes."""
+        """Return the bits of a piece, at their place in its bytes."""
         signs = piece.as_value()[7::8]
         bits = Cat(~sign & (place.count > number) for number, sign in enumerate(signs))
         if len(bits) >= 8:
