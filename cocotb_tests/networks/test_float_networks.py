@@ -84,7 +84,9 @@ def test_networks(network: FloatNetwork):
 
 
 @pytest.mark.regress
-@given(float_networks(most=5))
-@settings(PATIENT, max_examples=500)
-def test_many_networks(network: FloatNetwork):
+@pytest.mark.parametrize("part", range(20))
+@given(network=float_networks(most=5))
+@settings(PATIENT, max_examples=25)
+def test_many_networks(part: int, network: FloatNetwork):
+    """Each part draws others: one alone, of 500, took longer than a test may."""
     check(network)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import tempfile
 import warnings
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import NodeProto, numpy_helper
+from onnx import numpy_helper
 from onnxruntime import quantization
 
 from ..files.terminal import Progress, silent
 from ..frontend import ModelError
-from ..frontend.fragments import EXTREMES, LAYOUT, MULTIPLICATION, POINTWISE, SUBTRACTION, has_elements
+from ..frontend.fragments import LAYOUT
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import QUANTISER, Model, computed_tensors, expose
@@ -27,45 +27,9 @@ from ..model.whole_samples import mark, with_axis, without_axis
 from .float_model import check_batch, check_samples, dynamic_batches, free_batch, in_float32, prepare, read_float_model
 from .names import Names
 from .outputs import quantise_outputs
+from .pointwise import limiting_nodes, lost_nodes, pointwise_nodes
 from .ranges import around_zero, bound_masks, common_ranges, cut_outputs
 from .rewriting import Rewritten
-
-# Operators on two activations that stay in float, because they are pointwise: all that they read is one activation.
-
-#: What is quantised, unless it is a function of one tensor.
-_TABLES = (*SUBTRACTION, *MULTIPLICATION, *EXTREMES)
-
-
-def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
-    """Names of operators on two operands of which one is constant, or that both are functions of one tensor: a table.
-
-    ``x * sigmoid(x)`` is one of them.
-    """
-    producers = {name: node for node in model.graph.node for name in node.output}
-    constants = {tensor.name: tensor.dims for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type not in ("Add", *_TABLES):
-            continue
-        is_table = node.op_type in _TABLES and len(_origins(node, producers, constants)) == 1
-        if is_table or any(name in constants and not has_elements(constants[name]) for name in node.input):
-            yield node.name
-
-
-def _origins(node: NodeProto, producers: dict[str, NodeProto], constants: Container[str]) -> set[str]:
-    """The tensors that a pointwise node is a function of: those that no pointwise operator computes, or that two
-    operands meet in."""
-    found: set[str] = set()
-    waiting = [name for name in node.input if name and name not in constants]
-    while waiting:
-        name = waiting.pop()
-        producer = producers.get(name)
-        inner = [one for one in producer.input if one and one not in constants] if producer else []
-        if producer is None or producer.op_type not in POINTWISE or len(inner) > 1:
-            found.add(name)
-        else:
-            waiting += inner
-    return found
-
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
 #: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
@@ -201,7 +165,9 @@ def _quantised(
         known = bound_masks(prepared, samples, [mask for one in rewritten for mask in one.masks])
         known |= common_ranges(prepared, samples, groups)
         given = around_zero(prepared, known) | _overrides(overrides)
-        try:
+        kept = [*pointwise_nodes(prepared), *limiting_nodes(prepared, given)]
+
+        def quantise(kept: list[str]) -> Model:
             with warnings.catch_warnings():
                 # Of values that are not finite, which the error names.
                 warnings.simplefilter("ignore", RuntimeWarning)
@@ -215,12 +181,17 @@ def _quantised(
                     activation_type=quantization.QuantType.QInt8,
                     weight_type=quantization.QuantType.QInt8,
                     op_types_to_quantize=list(OPERATORS),
-                    nodes_to_exclude=[*pointwise_nodes(prepared)],
-                    extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": given},
+                    nodes_to_exclude=kept,
+                    extra_options={"MatMulConstBOnly": False, "TensorQuantOverrides": copy.deepcopy(given)},
                 )
+            return Model(target.read_bytes())
+
+        try:
+            quantised = quantise(kept)
+            if lost := set(lost_nodes(prepared, quantised.proto)) - {*kept}:
+                quantised = quantise([*kept, *lost])
         except (AssertionError, ValueError) as error:
             raise ModelError(f"{name}: {_without_a_scale(prepared, samples, error)}") from error
-        quantised = Model(target.read_bytes())
         changed = quantised.copy()
         quantise_outputs(changed, prepared, samples, given)
         quantised = Model.written(changed)
