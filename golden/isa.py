@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from .units import MOST_CORES, Queue
 
@@ -85,20 +88,35 @@ class Opcode(enum.IntEnum):
 class Format:
     """Layout of one command, lowest field first, with its meaning for the manual."""
 
-    opcode: Opcode
+    kind: type[CommandFields]
     fields: tuple[Field, ...]
     action: str
     notes: str
+
+    @property
+    def opcode(self) -> Opcode:
+        """Of the command."""
+        return self.kind.opcode
 
     def field(self, name: str) -> Field:
         """The field of this name."""
         return next(field for field in self.fields if field.name == name)
 
-    def with_argument(self, fields: tuple[Field, ...]) -> Format:
+    def with_argument(self, engine: str, fields: tuple[Field, ...]) -> Format:
         """This format with the fields of an engine in place of ``argument``."""
         argument = self.field("argument")
         own = tuple(dataclasses.replace(field, lsb=field.lsb + argument.lsb) for field in fields)
-        return dataclasses.replace(self, fields=(*(field for field in self.fields if field is not argument), *own))
+        kind = dataclasses.make_dataclass(
+            f"{engine.title()}Compute",
+            [(field.name, int, dataclasses.field(default=0)) for field in fields],
+            bases=(Compute,),
+            frozen=True,
+            slots=True,
+            eq=False,
+        )
+        return dataclasses.replace(
+            self, kind=kind, fields=(*(field for field in self.fields if field is not argument), *own)
+        )
 
     def encode(self, **values: int) -> bytes:
         """Pack ``values`` into a command; fields that are not named are zero.
@@ -128,52 +146,195 @@ class Format:
             values[field.name] = value - (1 << field.width) if field.signed and value >> field.width - 1 else value
         return values
 
+    def read(self, command: bytes) -> CommandFields:
+        """The fields of a command of this format."""
+        return self.kind(**self.decode(command))
+
 
 LOCAL_BITS = 24
 EXTERNAL_BITS = 32
 
-#: After the opcode every command begins with these; 32 bits in all.
-_HEADER: tuple[FieldSpec, ...] = (
-    ("after", 1, "1: begin only when every earlier command of this queue has completed."),
-    ("reserved", 3, "Zero."),
-    ("signal", 8, "Tokens given to the other queue when this command completes."),
-    ("wait", 16, "Tokens taken from the other queue before this command begins."),
-)
+# The fields of each command, as classes: the formats derive from them.
 
 
-def _format(opcode: Opcode, *specs: FieldSpec, action: str, notes: str) -> Format:
-    fields = place_fields(*_HEADER, *specs, lsb=OPCODE_BITS)
+def bits(width: int, doc: str) -> Any:
+    """A field of a command: its bits, negative if it is signed, and its meaning for the manual. By default it is 0."""
+    return dataclasses.field(default=0, metadata={"width": width, "doc": doc})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandFields(Mapping[str, int]):
+    """What every command says after its opcode, in 32 bits; each command adds its own fields.
+
+    By their names they are also a mapping, as rules take them that mean the same for hardware.
+    """
+
+    opcode: ClassVar[Opcode]
+
+    after: int = bits(1, "1: begin only when every earlier command of this queue has completed.")
+    reserved: int = bits(3, "Zero.")
+    signal: int = bits(8, "Tokens given to the other queue when this command completes.")
+    wait: int = bits(16, "Tokens taken from the other queue before this command begins.")
+
+    def __getitem__(self, name: str) -> int:
+        if name not in _names(type(self)):
+            raise KeyError(name)
+        value: int = getattr(self, name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_names(type(self)))
+
+    def __len__(self) -> int:
+        return len(_names(type(self)))
+
+
+@functools.cache
+def _names(kind: type[CommandFields]) -> dict[str, None]:
+    return dict.fromkeys(field.name for field in dataclasses.fields(kind))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class End(CommandFields):
+    """The end of a queue."""
+
+    opcode = Opcode.END
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sync(CommandFields):
+    """A place to wait or to signal."""
+
+    opcode = Opcode.SYNC
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load(CommandFields):
+    """From external memory into a local one."""
+
+    opcode = Opcode.LOAD
+
+    external: int = bits(EXTERNAL_BITS, "Source address of the first byte, relative to EXTERNAL_BASE.")
+    local: int = bits(LOCAL_BITS, "Destination address of the first byte.")
+    memory: int = bits(5, "Destination memory, see *Local memories*.")
+    row_pieces: int = bits(16, "Pieces in a row.")
+    piece_bytes: int = bits(24, "Bytes in a piece.")
+    rows: int = bits(16, "Rows.")
+    folds: int = bits(8, "Source rows interleaved into one destination row.")
+    external_row: int = bits(-EXTERNAL_BITS, "Source pitch of rows, in bytes.")
+    external_fold: int = bits(-EXTERNAL_BITS, "Source pitch of folds, in bytes.")
+    local_row: int = bits(-LOCAL_BITS, "Destination pitch of rows, in bytes.")
+    local_fold: int = bits(-LOCAL_BITS, "Destination pitch of folds, in bytes.")
+    local_piece: int = bits(-LOCAL_BITS, "Destination pitch of pieces, in bytes.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store(CommandFields):
+    """From the feature memory to external memory."""
+
+    opcode = Opcode.STORE
+
+    external: int = bits(EXTERNAL_BITS, "Destination address of the first byte, relative to EXTERNAL_BASE.")
+    local: int = bits(LOCAL_BITS, "Source address of the first byte in the feature memory.")
+    row_bytes: int = bits(24, "Bytes in a row.")
+    rows: int = bits(16, "Rows.")
+    external_row: int = bits(-EXTERNAL_BITS, "Destination pitch of rows, in bytes.")
+    local_row: int = bits(-LOCAL_BITS, "Source pitch of rows, in bytes.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fill(CommandFields):
+    """One byte over some of the feature memory."""
+
+    opcode = Opcode.FILL
+
+    local: int = bits(LOCAL_BITS, "Address of the first byte in the feature memory.")
+    piece_bytes: int = bits(24, "Bytes in a piece.")
+    rows: int = bits(16, "Pieces.")
+    local_row: int = bits(-LOCAL_BITS, "Pitch of pieces, in bytes.")
+    value: int = bits(8, "The byte that is written.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compute(CommandFields):
+    """Windows of an engine."""
+
+    opcode = Opcode.COMPUTE
+
+    engine: int = bits(4, "The engine, see *Engines*.")
+    outer: int = bits(16, "Iterations of the outer loop.")
+    middle: int = bits(16, "Iterations of the middle loop.")
+    inner: int = bits(16, "Iterations of the inner loop.")
+    tile_inner: int = bits(1, "1: the inner loop runs over output tiles; 0: the outer one does.")
+    steps: int = bits(12, "Steps of a window: entries of the step list.")
+    list: int = bits(12, "First entry of the step list.")
+    source: int = bits(LOCAL_BITS, "Feature address of the first window.")
+    source_outer: int = bits(-LOCAL_BITS, "Source pitch of the outer loop, in bytes.")
+    source_middle: int = bits(-LOCAL_BITS, "Source pitch of the middle loop, in bytes.")
+    source_inner: int = bits(-LOCAL_BITS, "Source pitch of the inner loop, in bytes.")
+    destination: int = bits(LOCAL_BITS, "Feature address of the first result.")
+    destination_outer: int = bits(-LOCAL_BITS, "Destination pitch of the outer loop, in bytes.")
+    destination_middle: int = bits(-LOCAL_BITS, "Destination pitch of the middle loop, in bytes.")
+    destination_inner: int = bits(-LOCAL_BITS, "Destination pitch of the inner loop, in bytes.")
+    weight: int = bits(20, "First word in the weight memory; tile t begins `weight_words * t` words on.")
+    parameter: int = bits(16, "First word in the parameter memory.")
+    parameter_shared: int = bits(
+        1, "1: every group of every tile uses that one word; 0: they take consecutive words, each tile from its first."
+    )
+    lanes: int = bits(9, "Results of a window in every tile but the last.")
+    last_lanes: int = bits(9, "Results of a window in the last tile.")
+    zero_point: int = bits(-8, "Added after rounding.")
+    low: int = bits(-8, "Least result, after the zero point.")
+    high: int = bits(-8, "Greatest result, after the zero point.")
+    table_enable: int = bits(1, "1: results pass through a transfer table.")
+    table: int = bits(8, "The transfer table.")
+    skip: int = bits(
+        12, "List entries that every window but the first of an inner loop leaves out, for engines with streams."
+    )
+    packed: int = bits(1, "1: a result is written as one bit, 1 where its code is not negative.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnyCompute(Compute):
+    """Windows of any engine, whatever its own fields are."""
+
+    argument: int = bits(ARGUMENT_BITS, "The engine's own fields, see *Engines*; bits that it does not use are zero.")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Barrier(CommandFields):
+    """A meeting of cores."""
+
+    opcode = Opcode.BARRIER
+
+    group: int = bits(MOST_CORES, "The cores that meet: bit i for core i. This core is one of them.")
+
+
+# The formats: where the fields lie, and what the commands do.
+
+
+def _format(kind: type[CommandFields], *, action: str, notes: str) -> Format:
+    specs = ((field.name, field.metadata["width"], field.metadata["doc"]) for field in dataclasses.fields(kind))
+    fields = place_fields(*specs, lsb=OPCODE_BITS)
     if fields_end(fields) > COMMAND_BITS:
-        raise ValueError(f"{opcode.name} needs {fields_end(fields)} bits, but a command has {COMMAND_BITS}")
-    return Format(opcode, fields, action, notes)
+        raise ValueError(f"{kind.opcode.name} needs {fields_end(fields)} bits, but a command has {COMMAND_BITS}")
+    return Format(kind, fields, action, notes)
 
 
 END = _format(
-    Opcode.END,
+    End,
     action="wait until every earlier command of this queue has completed\nqueue.done = True",
     notes="When both queues are done the run is done: the tokens must be zero again, and the interrupt is raised.",
 )
 
 SYNC = _format(
-    Opcode.SYNC,
+    Sync,
     action="take(wait)\ngive(signal)",
     notes="Only the header: a place to wait or to signal without other work.",
 )
 
 LOAD = _format(
-    Opcode.LOAD,
-    ("external", EXTERNAL_BITS, "Source address of the first byte, relative to EXTERNAL_BASE."),
-    ("local", LOCAL_BITS, "Destination address of the first byte."),
-    ("memory", 5, "Destination memory, see *Local memories*."),
-    ("row_pieces", 16, "Pieces in a row."),
-    ("piece_bytes", 24, "Bytes in a piece."),
-    ("rows", 16, "Rows."),
-    ("folds", 8, "Source rows interleaved into one destination row."),
-    ("external_row", -EXTERNAL_BITS, "Source pitch of rows, in bytes."),
-    ("external_fold", -EXTERNAL_BITS, "Source pitch of folds, in bytes."),
-    ("local_row", -LOCAL_BITS, "Destination pitch of rows, in bytes."),
-    ("local_fold", -LOCAL_BITS, "Destination pitch of folds, in bytes."),
-    ("local_piece", -LOCAL_BITS, "Destination pitch of pieces, in bytes."),
+    Load,
     action="""\
 for row in range(rows):
     for fold in range(folds):
@@ -189,13 +350,7 @@ for row in range(rows):
 )
 
 STORE = _format(
-    Opcode.STORE,
-    ("external", EXTERNAL_BITS, "Destination address of the first byte, relative to EXTERNAL_BASE."),
-    ("local", LOCAL_BITS, "Source address of the first byte in the feature memory."),
-    ("row_bytes", 24, "Bytes in a row."),
-    ("rows", 16, "Rows."),
-    ("external_row", -EXTERNAL_BITS, "Destination pitch of rows, in bytes."),
-    ("local_row", -LOCAL_BITS, "Source pitch of rows, in bytes."),
+    Store,
     action="""\
 for row in range(rows):
     external[external + row * external_row:][:row_bytes] = feature[local + row * local_row:][:row_bytes]""",
@@ -203,50 +358,13 @@ for row in range(rows):
 )
 
 FILL = _format(
-    Opcode.FILL,
-    ("local", LOCAL_BITS, "Address of the first byte in the feature memory."),
-    ("piece_bytes", 24, "Bytes in a piece."),
-    ("rows", 16, "Pieces."),
-    ("local_row", -LOCAL_BITS, "Pitch of pieces, in bytes."),
-    ("value", 8, "The byte that is written."),
+    Fill,
     action="for row in range(rows):\n    feature[local + row * local_row:][:piece_bytes] = value",
     notes="Writes `lanes` bytes a cycle while no result is written. Counts of zero are illegal.",
 )
 
 COMPUTE = _format(
-    Opcode.COMPUTE,
-    ("engine", 4, "The engine, see *Engines*."),
-    ("outer", 16, "Iterations of the outer loop."),
-    ("middle", 16, "Iterations of the middle loop."),
-    ("inner", 16, "Iterations of the inner loop."),
-    ("tile_inner", 1, "1: the inner loop runs over output tiles; 0: the outer one does."),
-    ("steps", 12, "Steps of a window: entries of the step list."),
-    ("list", 12, "First entry of the step list."),
-    ("source", LOCAL_BITS, "Feature address of the first window."),
-    ("source_outer", -LOCAL_BITS, "Source pitch of the outer loop, in bytes."),
-    ("source_middle", -LOCAL_BITS, "Source pitch of the middle loop, in bytes."),
-    ("source_inner", -LOCAL_BITS, "Source pitch of the inner loop, in bytes."),
-    ("destination", LOCAL_BITS, "Feature address of the first result."),
-    ("destination_outer", -LOCAL_BITS, "Destination pitch of the outer loop, in bytes."),
-    ("destination_middle", -LOCAL_BITS, "Destination pitch of the middle loop, in bytes."),
-    ("destination_inner", -LOCAL_BITS, "Destination pitch of the inner loop, in bytes."),
-    ("weight", 20, "First word in the weight memory; tile t begins `weight_words * t` words on."),
-    ("parameter", 16, "First word in the parameter memory."),
-    (
-        "parameter_shared",
-        1,
-        "1: every group of every tile uses that one word; 0: they take consecutive words, each tile from its first.",
-    ),
-    ("lanes", 9, "Results of a window in every tile but the last."),
-    ("last_lanes", 9, "Results of a window in the last tile."),
-    ("zero_point", -8, "Added after rounding."),
-    ("low", -8, "Least result, after the zero point."),
-    ("high", -8, "Greatest result, after the zero point."),
-    ("table_enable", 1, "1: results pass through a transfer table."),
-    ("table", 8, "The transfer table."),
-    ("skip", 12, "List entries that every window but the first of an inner loop leaves out, for engines with streams."),
-    ("packed", 1, "1: a result is written as one bit, 1 where its code is not negative."),
-    ("argument", ARGUMENT_BITS, "The engine's own fields, see *Engines*; bits that it does not use are zero."),
+    AnyCompute,
     action="""\
 for i, j, k in product(range(outer), range(middle), range(inner)):
     tile = k if tile_inner else i
@@ -269,8 +387,7 @@ for i, j, k in product(range(outer), range(middle), range(inner)):
 )
 
 BARRIER = _format(
-    Opcode.BARRIER,
-    ("group", MOST_CORES, "The cores that meet: bit i for core i. This core is one of them."),
+    Barrier,
     action="wait until every earlier command has completed\nwait until every core of the group is here",
     notes="Illegal where there is one core. The cores of a group meet where all are at a BARRIER with this group: what "
     "one of them has stored before, each may load behind it. A group without this core, or with cores that there are "

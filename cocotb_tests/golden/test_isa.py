@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from amaranth.hdl import Const
 
 from lutterfly.golden import isa
+from lutterfly.golden.engines import DEPTHWISE, decode
 from lutterfly.hdl.parts.isa import INDEX_BITS, command_shape, view
 
 EVERY = pytest.mark.parametrize("fmt", isa.FORMATS.values(), ids=lambda fmt: fmt.opcode.name)
@@ -87,5 +90,31 @@ def test_bad_field(values: dict[str, int], message: str) -> None:
 
 
 def test_format_that_is_too_long_is_refused() -> None:
+    @dataclasses.dataclass(frozen=True, eq=False)
+    class Long(isa.Sync):
+        padding: int = isa.bits(500, "")
+
     with pytest.raises(ValueError, match=r"^SYNC needs 532 bits, but a command has 512$"):
-        isa._format(isa.Opcode.SYNC, ("padding", 500, ""), action="", notes="")
+        isa._format(Long, action="", notes="")
+
+
+def test_fields_have_names_and_are_a_mapping_too() -> None:
+    command = isa.LOAD.encode(rows=3, external_row=-5, after=1)
+    fields = isa.LOAD.read(command)
+    assert isinstance(fields, isa.Load)
+    assert (fields.rows, fields.external_row, fields.after, fields.folds) == (3, -5, 1, 0)
+    assert dict(fields) == isa.LOAD.decode(command)
+    assert isa.LOAD.encode(**fields) == command
+    assert fields.get("value") is None
+    with pytest.raises(KeyError):
+        # A method of the mapping is no field.
+        fields["items"]
+    with pytest.raises(TypeError, match="row"):
+        isa.Load(row=3)
+
+
+def test_the_fields_of_an_engine_take_the_place_of_the_argument() -> None:
+    fields = decode(DEPTHWISE.format.encode(engine=DEPTHWISE, rows=5, further=2))
+    assert isinstance(fields, isa.Compute)
+    assert (fields.opcode, fields.engine, fields["rows"], fields["further"]) == (isa.Opcode.COMPUTE, DEPTHWISE, 5, 2)
+    assert "argument" not in fields

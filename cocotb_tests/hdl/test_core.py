@@ -125,7 +125,7 @@ async def counters_and_interrupt(dut) -> None:
     }
     assert await core.read("DMA_DONE") == len(job.body.dma)
     assert await core.read("COMPUTE_DONE") == len(job.body.compute)
-    commands = [decode(job.body.compute.commands[at : at + 64])[1] for at in range(64, 64 * (COMMANDS + 1), 64)]
+    commands = [decode(job.body.compute.commands[at : at + 64]) for at in range(64, 64 * (COMMANDS + 1), 64)]
     assert counters["COMPUTE_BUSY"] == sum(issue_steps(c) for c in commands)
     beats = (job.input.stop - job.input.start + job.output.stop - job.output.start) // core.config.axi.data_bytes
     assert beats < counters["DMA_BUSY"] < counters["CYCLES"]

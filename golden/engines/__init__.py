@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .. import records
-from ..isa import COMPUTE, FORMATS, OPCODE_BITS, Field, Format, Opcode
+from ..isa import COMPUTE, FORMATS, OPCODE_BITS, CommandFields, Field, Format, Opcode
 from ..memories import SHARED_MEMORIES, LocalMemory
 from . import add, binary_maximum, depthwise, fpc, mac, maximum, multiply, winograd, xnor
 from .add import ADD
@@ -88,8 +88,8 @@ def format_of(opcode: Opcode, engine: int) -> Format:
     return find_engine(engine).format if opcode is Opcode.COMPUTE else FORMATS[opcode]
 
 
-def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
-    """Opcode and fields of a command, those of its engine among them.
+def decode(command: bytes) -> CommandFields:
+    """The fields of a command, those of its engine among them.
 
     Raises
     ------
@@ -97,7 +97,7 @@ def decode(command: bytes) -> tuple[Opcode, dict[str, int]]:
         If there is no such opcode or engine.
     """
     opcode = Opcode(command[0] & (1 << OPCODE_BITS) - 1)
-    return opcode, format_of(opcode, COMPUTE.decode(command)["engine"]).decode(command)
+    return format_of(opcode, COMPUTE.decode(command)["engine"]).read(command)
 
 
 class EngineConfigs(Mapping[Engine[Any], EngineConfig]):

@@ -126,7 +126,7 @@ class Engine(int, Generic[C]):
     @cached_property
     def format(self) -> Format:
         """Of its COMPUTE commands, with its own fields in the argument."""
-        return COMPUTE.with_argument(self.fields)
+        return COMPUTE.with_argument(self.name, self.fields)
 
     def _bind(self, memory: OwnMemory) -> LocalMemory:
         def size_bytes(config: Config) -> int:

@@ -8,6 +8,7 @@ and go.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ from ...golden.config import Config
 from ...golden.elements import CODE_BITS
 from ...golden.engines import format_of
 from ...golden.engines.engine import Engine
-from ...golden.isa import Opcode
+from ...golden.isa import CommandFields, Compute, Opcode
 from ...golden.memories import LocalMemory
 from ...golden.units import Queue
 from ..graph import Layer
@@ -123,9 +124,8 @@ class Command:
 
     Attributes
     ----------
-    opcode : Opcode
-    fields : dict
-        Without ``after``, ``wait`` and ``signal``.
+    fields : CommandFields
+        Its own: what it waits for and signals stands beside them until it is encoded.
     layer : int or None
         The layer that it belongs to: that it computes, that reads what it loads, that has computed what it stores.
     reads, writes : int64[...]
@@ -143,8 +143,7 @@ class Command:
         step, and that of its completion.
     """
 
-    opcode: Opcode
-    fields: dict[str, int]
+    fields: CommandFields
     layer: int | None = None
     reads: Addresses = field(default=cast(Addresses, _Runs()), repr=False)
     writes: Addresses = field(default=cast(Addresses, _Runs()), repr=False)
@@ -156,15 +155,22 @@ class Command:
     end: int = 0
 
     @property
+    def opcode(self) -> Opcode:
+        """What it is told to do."""
+        return self.fields.opcode
+
+    @property
     def queue(self) -> Queue:
         """Which one executes it."""
         return Queue.COMPUTE if self.opcode is Opcode.COMPUTE else Queue.DMA
 
     def encode(self) -> bytes:
         """The 64 bytes of the command."""
-        return format_of(self.opcode, self.fields.get("engine", 0)).encode(
-            **self.fields, after=self.after, wait=self.waits_for is not None, signal=self.signal
+        engine = self.fields.engine if isinstance(self.fields, Compute) else 0
+        whole = dataclasses.replace(
+            self.fields, after=int(self.after), wait=int(self.waits_for is not None), signal=self.signal
         )
+        return format_of(self.opcode, engine).encode(**whole)
 
 
 # Constants: what an operation needs in a memory.

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...golden.config import Config
 from ...golden.engines import decode
-from ...golden.isa import COMMAND_BYTES, Opcode
+from ...golden.isa import COMMAND_BYTES, CommandFields, Load, Opcode, Store
 from ...golden.program.outline import NONE, QueueOutline
 from ...golden.timing.latencies import burst_beats
 
@@ -18,8 +17,7 @@ class BodyCommand:
 
     Attributes
     ----------
-    opcode : Opcode
-    fields : dict
+    fields : CommandFields
     layer : int or None
         The layer that it belongs to: that it computes, that reads what it loads, that has computed what it stores.
     waits_for : int or None
@@ -29,17 +27,21 @@ class BodyCommand:
         step, and that of its completion.
     """
 
-    opcode: Opcode
-    fields: Mapping[str, int]
+    fields: CommandFields
     layer: int | None
     waits_for: int | None
     begin: int
     end: int
 
     @property
+    def opcode(self) -> Opcode:
+        """What it is told to do."""
+        return self.fields.opcode
+
+    @property
     def after(self) -> bool:
         """Whether it begins only when every earlier command of its queue has completed."""
-        return bool(self.fields["after"])
+        return bool(self.fields.after)
 
 
 def read_queue(data: bytes, outline: QueueOutline) -> tuple[BodyCommand, ...]:
@@ -53,27 +55,32 @@ def read_queue(data: bytes, outline: QueueOutline) -> tuple[BodyCommand, ...]:
     found = []
     columns = zip(outline.layers, outline.waits_for, outline.begins, outline.ends, strict=True)
     for index, (layer, waits_for, begin, end) in enumerate(columns):
-        opcode, fields = decode(data[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES])
-        found.append(BodyCommand(opcode, fields, _index(layer), _index(waits_for), begin, end))
+        fields = decode(data[index * COMMAND_BYTES : (index + 1) * COMMAND_BYTES])
+        found.append(BodyCommand(fields, _index(layer), _index(waits_for), begin, end))
     return tuple(found)
 
 
-def bus_bytes(opcode: Opcode, fields: Mapping[str, int]) -> int:
-    """Bytes that a command moves over the bus; 0 for FILL and COMPUTE."""
-    if opcode is Opcode.LOAD:
-        return fields["rows"] * fields["folds"] * fields["row_pieces"] * fields["piece_bytes"]
-    return fields["rows"] * fields["row_bytes"] if opcode is Opcode.STORE else 0
+def bus_bytes(fields: CommandFields) -> int:
+    """Bytes that a command moves over the bus; 0 for what moves none."""
+    match fields:
+        case Load() as load:
+            return load.rows * load.folds * load.row_pieces * load.piece_bytes
+        case Store() as store:
+            return store.rows * store.row_bytes
+        case _:
+            return 0
 
 
-def bus_beats(config: Config, opcode: Opcode, fields: Mapping[str, int]) -> int:
+def bus_beats(config: Config, fields: CommandFields) -> int:
     """Beats of a command's data on the bus, where each of its runs begins as its first one does."""
-    if opcode is Opcode.LOAD:
-        runs, size = fields["rows"] * fields["folds"], fields["row_pieces"] * fields["piece_bytes"]
-    elif opcode is Opcode.STORE:
-        runs, size = fields["rows"], fields["row_bytes"]
-    else:
-        return 0
-    return runs * sum(burst_beats(config, fields["external"], size))
+    match fields:
+        case Load() as load:
+            runs, size, external = load.rows * load.folds, load.row_pieces * load.piece_bytes, load.external
+        case Store() as store:
+            runs, size, external = store.rows, store.row_bytes, store.external
+        case _:
+            return 0
+    return runs * sum(burst_beats(config, external, size))
 
 
 def _index(value: int) -> int | None:

@@ -38,7 +38,7 @@ class BusUse:
         for queues in cores:
             for commands in queues.values():
                 for command in commands:
-                    beats[command.opcode] += bus_beats(config, command.opcode, command.fields)
+                    beats[command.opcode] += bus_beats(config, command.fields)
                 # END is one more.
                 fetched += len(commands) + 1 if len(commands) >= config.resident_commands else 0
         return cls(beats[Opcode.LOAD] + fetched * command_beats(config), beats[Opcode.STORE], cycles)

@@ -112,7 +112,7 @@ class Facts:
     @property
     def moved_bytes(self) -> int:
         """What its LOADs and STOREs move over the bus in an inference."""
-        return sum(bus_bytes(ran.command.opcode, ran.command.fields) for ran in self.observation.dma)
+        return sum(bus_bytes(ran.command.fields) for ran in self.observation.dma)
 
     @property
     def utilisation(self) -> float:

@@ -11,7 +11,7 @@ from cocotb_tests.support.oracles.measured import Measured, measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from cocotb_tests.support.quantised.random_graphs import random_graph
 from lutterfly.golden.engines import ADD, decode
-from lutterfly.golden.isa import COMMAND_BYTES, Opcode
+from lutterfly.golden.isa import COMMAND_BYTES, Compute
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.graph import Window
 from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
@@ -21,10 +21,10 @@ TURNAROUND = 50
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
 
-def commands_of(measured: Measured) -> list[dict[str, int]]:
+def commands_of(measured: Measured) -> list[Compute]:
     queue = measured.program.cores[0].body.compute.commands
     commands = [queue[start : start + COMMAND_BYTES] for start in range(0, len(queue), COMMAND_BYTES)]
-    return [fields for opcode, fields in map(decode, commands) if opcode is Opcode.COMPUTE]
+    return [fields for fields in map(decode, commands) if isinstance(fields, Compute)]
 
 
 @pytest.mark.regress

@@ -8,7 +8,7 @@ import pytest
 
 from cocotb_tests.support.oracles.reported import model
 from lutterfly.golden.config_parts import ClusterConfig
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import FORMATS, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import command_beats
 from lutterfly.golden.units import Queue
@@ -19,7 +19,7 @@ CONFIG = PRESETS["tiny"]
 
 
 def command(opcode: Opcode, **fields: int) -> BodyCommand:
-    return BodyCommand(opcode, fields, None, None, 0, 0)
+    return BodyCommand(FORMATS[opcode].kind(**fields), None, None, 0, 0)
 
 
 def test_runs_take_whole_beats_of_their_channel() -> None:
@@ -55,7 +55,7 @@ def test_an_inference_moves_what_its_commands_say(spread_by: SpreadBy) -> None:
     outcome = Outcome(load(model("large"), config, spread_by=spread_by).program, config)
     commands = [command for core in outcome.cores for queue in Queue for command in core.queue(queue)]
     beats = {
-        opcode: sum(bus_bytes(c.opcode, c.fields) for c in commands if c.opcode is opcode) / config.axi.data_bytes
+        opcode: sum(bus_bytes(c.fields) for c in commands if c.opcode is opcode) / config.axi.data_bytes
         for opcode in (Opcode.LOAD, Opcode.STORE)
     }
     use = outcome.bus_use

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pytest
 
 from cocotb_tests.support.oracles.reported import NETWORKS, report_of
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import FORMATS, Compute, Opcode
 from lutterfly.host.program import BodyCommand
 from lutterfly.host.report.observe import Observation, Ran
 from lutterfly.host.report.stalls import LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND, WAITS, shares
@@ -67,12 +67,12 @@ def test_every_command_completes_in_the_cycle_that_is_predicted(network: str, mo
 def compute(
     begin: int, steps: int, issued: int, end: int, *, engine: int = 0, after: bool = False, waits_for: int | None = None
 ) -> Ran:
-    fields = {"outer": 1, "middle": 1, "inner": 1, "steps": steps, "engine": engine, "after": int(after)}
-    return Ran(BodyCommand(Opcode.COMPUTE, fields, None, waits_for, 0, 0), 0, begin, issued, end)
+    fields = Compute(outer=1, middle=1, inner=1, steps=steps, engine=engine, after=int(after))
+    return Ran(BodyCommand(fields, None, waits_for, 0, 0), 0, begin, issued, end)
 
 
 def moved(opcode: Opcode, end: int) -> Ran:
-    return Ran(BodyCommand(opcode, {}, None, None, 0, 0), 0, 0, end, end)
+    return Ran(BodyCommand(FORMATS[opcode].kind(), None, None, 0, 0), 0, 0, end, end)
 
 
 def waits_of(commands: Iterable[Ran], dma: Iterable[Ran] = ()) -> dict[str, int]:

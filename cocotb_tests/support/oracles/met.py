@@ -15,7 +15,7 @@ from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, covera
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC, decode, find_engine, find_memory, specification_of
-from lutterfly.golden.isa import COMMAND_BYTES, Opcode
+from lutterfly.golden.isa import COMMAND_BYTES, CommandFields, Compute, Opcode
 from lutterfly.golden.memories import memories
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program.program import Program
@@ -86,7 +86,7 @@ class Moved:
     folded: bool
 
 
-def _fields(commands: bytes) -> Iterator[tuple[Opcode, dict[str, int]]]:
+def _fields(commands: bytes) -> Iterator[CommandFields]:
     for start in range(0, len(commands), COMMAND_BYTES):
         yield decode(commands[start : start + COMMAND_BYTES])
 
@@ -99,8 +99,8 @@ def computed(program: Program, config: Config) -> Iterator[Computed]:
     """The COMPUTE commands of an inference, in order."""
     bounds = {index: layer.bound for layer in program.layers for index in layer.commands}
     before, run = None, 0
-    for index, (opcode, fields) in enumerate(_fields(program.cores[0].body.compute.commands)):
-        if opcode is not Opcode.COMPUTE:
+    for index, fields in enumerate(_fields(program.cores[0].body.compute.commands)):
+        if not isinstance(fields, Compute):
             continue
         engine, waits = find_engine(fields["engine"]).name, _waits(fields)
         groups = result_groups(config, fields["lanes"])

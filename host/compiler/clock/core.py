@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ....golden.config import Config
 from ....golden.engines import specification_of
-from ....golden.isa import Opcode
+from ....golden.isa import Barrier, Compute, Opcode
 from ....golden.timing.issue import command_parts, issue_rounds, issue_steps
 from ....golden.timing.landing import lead
 from ....golden.timing.latencies import (
@@ -290,9 +290,9 @@ def hide(hidden: int, waiting: int, *, begins: bool) -> int:
     return min(hidden + begins, max(waiting, 1) - 1 + begins, PAUSES_HIDDEN)
 
 
-def pieces(fields: dict[str, int], windows: list[tuple[int, int]], config: Config) -> list[list[int]]:
+def pieces(fields: Compute, windows: list[tuple[int, int]], config: Config) -> list[list[int]]:
     """The groups that complete a piece, of each window of a command; ``windows`` are steps and groups of each."""
-    spec = specification_of(fields["engine"])
+    spec = specification_of(fields.engine)
     slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
     results = spec.issue.results(fields)
     counts = [groups // results for _, groups in windows]
@@ -346,25 +346,26 @@ class ComputeClock:
     landed: int = 0
     backlog: int = 0
     hidden: int = 0
-    before: Mapping[str, int] | None = None
+    before: Compute | None = None
 
     def run(self, command: Command, accepted: int) -> None:
         """Run the next command, which the unit has ``accepted``."""
         fields, config = command.fields, self.config
+        assert isinstance(fields, Compute), "what the unit runs"
         taken = max(accepted + OVERHEADS.intake, self.walked + 1)
         # One command waits in the unit while the one before it is walked.
         self.accepts = taken + 2
         after = self.issues[-1][1] + 1 if self.issues else 0
         first = max(after, taken + OVERHEADS.issue)
-        spec = specification_of(fields["engine"])
+        spec = specification_of(fields.engine)
         ahead = None if self.before is None else lead(config, fields, self.before, after=command.after)
         if ahead is not None:
             first = max(first, self.landed - ahead)
         self.backlog = max(self.backlog - (first - after), 0)
         self.before = fields
         latency = landing_latency(config, fields)
-        limit = backlog_limit(config, fields["engine"])
-        unread = fields["steps"] - spec.issue.steps_read(fields, config)
+        limit = backlog_limit(config, fields.engine)
+        unread = fields.steps - spec.issue.steps_read(fields, config)
         now = first
         for windows, rounds in command_parts(fields, config):
             begins, row = now == first, sum(steps for steps, _ in windows)
@@ -488,8 +489,9 @@ class Queues:
             if unit is not None:
                 unit.accept(command, before)
                 continue
+            assert isinstance(command.fields, Barrier), "what no unit executes"
             command.begin = before
-            command.end = yield from self.barriers.meet(self.number, command.fields["group"], before)
+            command.end = yield from self.barriers.meet(self.number, command.fields.group, before)
             self.done[Queue.DMA].add(command.end)
         yield from self._end(Queue.DMA, before)
 

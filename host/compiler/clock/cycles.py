@@ -88,7 +88,7 @@ def _predictions(plan: Scheduled, core: Queues) -> Iterator[LayerPrediction]:
     for index, (layer, commands) in enumerate(zip(plan.graph.layers, of_layer, strict=True)):
         _, last = compute.issues[indices[index][-1]]
         busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
-        moving = sum(bus_beats(plan.config, command.opcode, command.fields) for command in commands)
+        moving = sum(bus_beats(plan.config, command.fields) for command in commands)
         found = plan.operations[index].connectivity
         yield LayerPrediction(
             layer.name,

@@ -6,13 +6,13 @@ import bisect
 import itertools
 from array import array
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 
 from ....golden.config import Config
 from ....golden.engines import find_memory
-from ....golden.isa import Opcode
+from ....golden.isa import Fill, Load, Store
 from ....golden.memories import LocalMemory
 from ....golden.timing.latencies import (
     BEATS_AHEAD,
@@ -77,7 +77,8 @@ class StoreClock:
         """Take a command."""
         self.waiting.append((command, begin))
         self.agenda.fire(self.comes)
-        self.after, self.rows = self.rows - 1, self.rows + command.fields["rows"]
+        assert isinstance(command.fields, Store), "what the unit executes"
+        self.after, self.rows = self.rows - 1, self.rows + command.fields.rows
 
     def accepts(self) -> Generator[Wait, None, int]:
         """Wait until it is known when the next command can be taken: the last one is walked, as all rows before its own
@@ -92,14 +93,15 @@ class StoreClock:
                 yield self.comes
             command, begin = self.waiting.popleft()
             fields = command.fields
+            assert isinstance(fields, Store), "what the unit executes"
             walked = max(begin + OVERHEADS.store - 5, self.walked.last + 3 if self.walked.times else 0)
-            for row in range(fields["rows"]):
+            for row in range(fields.rows):
                 # One row waits to be split.
                 walked = max(walked, split + 1)
                 self.walked.add(walked)
                 split = max(walked, self.found.last) + 1
-                now, last = split, row == fields["rows"] - 1
-                sizes = burst_beats(self.config, fields["external"] + row * fields["external_row"], fields["row_bytes"])
+                now, last = split, row == fields.rows - 1
+                sizes = burst_beats(self.config, fields.external + row * fields.external_row, fields.row_bytes)
                 for number, count in enumerate(sizes):
                     now = max(now, (yield from self.begun.of(len(self.bursts) - 2))) + 1
                     if last and number == len(sizes) - 1:
@@ -202,16 +204,16 @@ class Run:
         return max(min(beats * self.beat_bytes - self.address % self.beat_bytes, self.size), 0)
 
 
-def runs(config: Config, fields: Mapping[str, int]) -> Iterator[Run]:
+def runs(config: Config, fields: Load) -> Iterator[Run]:
     """The runs of a LOAD."""
-    memory, beat_bytes, chunk_bytes = find_memory(fields["memory"]), config.axi.data_bytes, config.axi.data_bytes
+    memory, beat_bytes, chunk_bytes = find_memory(fields.memory), config.axi.data_bytes, config.axi.data_bytes
     if memory is not LocalMemory.FEATURE:
         chunk_bytes = min(chunk_bytes, memory.write_bytes(config.array.lanes))
-    size = fields["row_pieces"] * fields["piece_bytes"]
-    for row in range(fields["rows"]):
-        for fold in range(fields["folds"]):
-            address = fields["external"] + row * fields.get("external_row", 0) + fold * fields.get("external_fold", 0)
-            yield Run(address, size, beat_bytes, fields["piece_bytes"], chunk_bytes)
+    size = fields.row_pieces * fields.piece_bytes
+    for row in range(fields.rows):
+        for fold in range(fields.folds):
+            address = fields.external + row * fields.external_row + fold * fields.external_fold
+            yield Run(address, size, beat_bytes, fields.piece_bytes, chunk_bytes)
 
 
 # LOAD and FILL against the clock: what they write.
@@ -289,18 +291,19 @@ class WriteClock:
             while not self.commands:
                 yield self.comes
             command, begin = self.commands.popleft()
-            if command.opcode is Opcode.LOAD:
-                end = yield from self._load(command.fields, begin)
-            else:
+            if isinstance(command.fields, Fill):
                 end = yield from self._fill(command.fields, begin)
+            else:
+                assert isinstance(command.fields, Load), "what the unit executes"
+                end = yield from self._load(command.fields, begin)
             command.begin, command.end = begin, max(end + OVERHEADS.write_finish, self.completed.last + 1)
             self.completed.add(command.end)
 
-    def _load(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, int]:
-        prepared = begin + OVERHEADS.load - 2 + fields["row_pieces"].bit_length()
+    def _load(self, fields: Load, begin: int) -> Generator[Wait, None, int]:
+        prepared = begin + OVERHEADS.load - 2 + fields.row_pieces.bit_length()
         finds = max(prepared, self.found + OVERHEADS.next_pieces)
         self.now = max(self.now, finds)
-        is_feature, end = fields["memory"] == LocalMemory.FEATURE, 0
+        is_feature, end = fields.memory == LocalMemory.FEATURE, 0
         for run in runs(self.config, fields):
             come = 0
             for _ in burst_beats(self.config, run.address, run.size):
@@ -314,15 +317,15 @@ class WriteClock:
                 yield from self._write(now, run.ended(come) - run.ended(before), is_feature)
                 self.now = max(self.now, arrives + count - run.crosses(come))
             end = self.now
-            self._find(finds, fields["row_pieces"], run.ended(come), end)
+            self._find(finds, fields.row_pieces, run.ended(come), end)
             finds = self.found + 1
             # A beat that has no place of its own goes before the next run's first one comes.
             self.now += run.crosses(come)
         return end
 
-    def _fill(self, fields: dict[str, int], begin: int) -> Generator[Wait, None, int]:
-        rows = fields["rows"]
-        cycles = fill_cycles(self.config, rows, fields["piece_bytes"])
+    def _fill(self, fields: Fill, begin: int) -> Generator[Wait, None, int]:
+        rows = fields.rows
+        cycles = fill_cycles(self.config, rows, fields.piece_bytes)
         finds = max(begin + OVERHEADS.fill_write, self.found + OVERHEADS.next_pieces)
         yield from self._write(max(self.now, finds), cycles, is_feature=True)
         self._find(finds, rows, cycles, self.now)
@@ -410,10 +413,10 @@ class LoadClock:
         self.waiting.append((command, begin))
         self.agenda.fire(self.comes)
         self.walked, self.after = begin + OVERHEADS.load - 6, -1
-        if command.opcode is Opcode.LOAD:
-            self.walked += fields["row_pieces"].bit_length()
+        if isinstance(fields, Load):
+            self.walked += fields.row_pieces.bit_length()
             self.after = self.runs - LOAD_RUNS_AHEAD
-            self.runs += fields["rows"] * fields["folds"]
+            self.runs += fields.rows * fields.folds
 
     def accepts(self) -> Generator[Wait, None, int]:
         """Wait until it is known when the next command can be taken."""
@@ -430,12 +433,13 @@ class LoadClock:
             command, begin = self.waiting.popleft()
             self.write.accept(command, begin)
             fields = command.fields
-            if command.opcode is Opcode.FILL:
-                chunks += fill_cycles(self.config, fields["rows"], fields["piece_bytes"])
+            if isinstance(fields, Fill):
+                chunks += fill_cycles(self.config, fields.rows, fields.piece_bytes)
                 continue
+            assert isinstance(fields, Load), "what the unit executes"
             after = len(self.split.times) - LOAD_RUNS_AHEAD
             before = self.split.times[after] if after >= 0 else 0
-            now = max(now, max(begin + OVERHEADS.load - 7 + fields["row_pieces"].bit_length(), before + 2) + 3)
+            now = max(now, max(begin + OVERHEADS.load - 7 + fields.row_pieces.bit_length(), before + 2) + 3)
             for run in runs(self.config, fields):
                 self.split.add(now)
                 come = 0

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ....golden.isa import Opcode
+from ....golden.isa import Barrier, Load, Opcode, Store
 from ....golden.memories import LocalMemory
 from ....golden.units import Queue
 from ..layout.placement import plan_arenas
@@ -114,20 +114,18 @@ def _epochs(plan: Scheduled) -> Iterator[dict[Opcode, list[Addresses]]]:
     """What a core loads and stores of the tensors in the arena, from each barrier to the next."""
     epoch: dict[Opcode, list[Addresses]] = {Opcode.LOAD: [], Opcode.STORE: []}
     for command in plan.queue(Queue.DMA):
-        fields = command.fields
-        if command.opcode is Opcode.BARRIER:
-            yield epoch
-            epoch = {Opcode.LOAD: [], Opcode.STORE: []}
-        elif command.opcode is Opcode.STORE:
-            epoch[Opcode.STORE].append(
-                pieces(fields["external"], fields["row_bytes"], fields["rows"], fields["external_row"])
-            )
-        elif command.opcode is Opcode.LOAD and fields["memory"] == LocalMemory.FEATURE:
-            size, pitch = fields["row_pieces"] * fields["piece_bytes"], fields.get("external_row", 0)
-            epoch[Opcode.LOAD] += [
-                pieces(fields["external"] + fold * fields.get("external_fold", 0), size, fields["rows"], pitch)
-                for fold in range(fields["folds"])
-            ]
+        match command.fields:
+            case Barrier():
+                yield epoch
+                epoch = {Opcode.LOAD: [], Opcode.STORE: []}
+            case Store() as store:
+                epoch[Opcode.STORE].append(pieces(store.external, store.row_bytes, store.rows, store.external_row))
+            case Load() as load if load.memory == LocalMemory.FEATURE:
+                size = load.row_pieces * load.piece_bytes
+                epoch[Opcode.LOAD] += [
+                    pieces(load.external + fold * load.external_fold, size, load.rows, load.external_row)
+                    for fold in range(load.folds)
+                ]
     yield epoch
 
 

@@ -8,7 +8,7 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 
-from ....golden.isa import Opcode
+from ....golden.isa import Load, Store
 from ....golden.memories import LocalMemory
 from ...graph import Graph, Layer, Place, Tensor, Views, own_name
 from ..network import Excerpt, Exchange, Region
@@ -302,12 +302,11 @@ def _moved(plan: Plan, number: int, cores: int) -> Scheduled:
 
 
 def _copy(command: Command, tensors: int, streamed: int, external_bytes: int) -> Command:
-    if command.opcode not in (Opcode.LOAD, Opcode.STORE):
+    fields = command.fields
+    if not isinstance(fields, Load | Store):
         return dataclasses.replace(command)
-    external = command.fields["external"]
-    is_tensor = external < external_bytes
-    moves_tensors = command.opcode is Opcode.STORE or command.fields["memory"] == LocalMemory.FEATURE
+    is_tensor = fields.external < external_bytes
+    moves_tensors = isinstance(fields, Store) or fields.memory == LocalMemory.FEATURE
     assert is_tensor or not moves_tensors, "a tensor among the constants of the arena"
-    return dataclasses.replace(
-        command, fields={**command.fields, "external": external + (tensors if is_tensor else streamed)}
-    )
+    moved = dataclasses.replace(fields, external=fields.external + (tensors if is_tensor else streamed))
+    return dataclasses.replace(command, fields=moved)

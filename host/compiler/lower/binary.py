@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAXIMUM, XNOR
-from ....golden.isa import Opcode
 from ....golden.machine.landings import shares_bytes
 from ....golden.memories import PARAMETER_BYTES, LocalMemory
 from ....golden.numerics.binary import pack
@@ -134,7 +133,8 @@ class BinaryConvolutionOperation(ConvolutionOperation):
             ahead = (
                 first * (len(self.classes) - 1) + number if self.is_tile_major else number * self.tiles + tiles.start
             )
-            command.fields["parameter"] += ahead * groups
+            parameter = command.fields["parameter"] + ahead * groups
+            command.fields = dataclasses.replace(command.fields, parameter=parameter)
             commands.append(command)
         return commands
 
@@ -192,8 +192,8 @@ class SignOperation(Operation):
             codes=Codes(table=only_table(job)),
         )
         if shares_bytes(self.config):
-            fields["destination_inner"] = 0
-        return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
+            fields = dataclasses.replace(fields, destination_inner=0)
+        return [Command(fields, self.index, reads, writes)]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """A word for each tile of a pixel."""

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ....golden.engines import MAC
-from ....golden.isa import Opcode
 from ....golden.memories import LIST_ENTRY_BYTES, LocalMemory
 from ....golden.timing.issue import result_groups
 from ....golden.timing.latencies import command_cycles
@@ -267,10 +266,10 @@ class ConvolutionOperation(ArrayOperation):
                 table=only_table(job),
             ),
             entry=int(before) if self._has_tile_lists else self._distinct_lists[self._list(run).image],
+            weight=job.addresses[LocalMemory.WEIGHT] + self.array_tiles * int(before),
         )
-        fields["weight"] = job.addresses[LocalMemory.WEIGHT] + self.array_tiles * int(before)
         reads = (windows[..., None] + self._used(run, tiles)).reshape(-1)
-        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+        return Command(fields, self.index, reads, writes)
 
     def _windows(self, job: Job) -> tuple[Addresses, int, int]:
         """First bytes of a job's windows, int64[rows, columns], and bytes from one to that below and that beside it."""
@@ -395,7 +394,8 @@ class BorderedAverage(Operation):
             place = self.counts.index(len(part.kernel_rows) * len(part.kernel_columns))
             of_class = self.whole.lower(dataclasses.replace(job, rows=part.rows, columns=part.columns))
             for command in of_class:
-                command.fields |= {"parameter": job.addresses[LocalMemory.PARAMETER] + place, "parameter_shared": 1}
+                parameter = job.addresses[LocalMemory.PARAMETER] + place
+                command.fields = dataclasses.replace(command.fields, parameter=parameter, parameter_shared=1)
             commands += of_class
         return commands
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from ....golden.elements import BINARY_BITS, CODE_BITS, run_bytes
 from ....golden.engines import MAXIMUM
-from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import Arrange, Concat, Layer, Rearrange, Selection, Slice
@@ -137,7 +136,7 @@ class CopyOperation(Operation):
             ),
             codes=codes,
         )
-        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+        return Command(fields, self.index, reads, writes)
 
     def channels(self, tiles: range, total: int) -> range:
         """Those from the first copy of each tile to that of the next one."""

@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from ....golden.config import Config
 from ....golden.engines import DEPTHWISE
-from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import Product, Window
@@ -190,6 +189,7 @@ class DepthwiseOperation(Operation):
         )
         apart = pixels[1 - stream.along]
         windows = Loop(len(across) // results, results * apart.source, results * apart.destination)
+        further = {"further": results - 1, "destination_further": apart.destination} if results > 1 else {}
         fields = compute_fields(
             job,
             DEPTHWISE,
@@ -200,14 +200,15 @@ class DepthwiseOperation(Operation):
             windows=(windows, pixels[stream.along]),
             codes=Codes(self.zero_point, layer.finish.low, layer.finish.high, is_shared=False, table=only_table(job)),
             entry=(results - 1) * stream.steps,
+            weight=job.addresses[LocalMemory.WEIGHT],
+            rows=stream.rows,
+            skip=stream.skip,
+            **further,
         )
-        fields |= {"weight": job.addresses[LocalMemory.WEIGHT], "rows": stream.rows, "skip": stream.skip}
-        if results > 1:
-            fields |= {"further": results - 1, "destination_further": apart.destination}
         y, x = np.ogrid[: len(rows), : len(columns)]
         taken = (start + y * pitches[0] + x * pitches[1])[..., None] + self.taps.reshape(-1)
         reads = taken[..., None] + np.arange(channels.start, channels.stop)
-        return Command(Opcode.COMPUTE, fields, self.index, reads.reshape(-1), writes)
+        return Command(fields, self.index, reads.reshape(-1), writes)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """What of a window the one before has not read."""

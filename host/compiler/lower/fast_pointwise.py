@@ -14,7 +14,6 @@ from ....golden.config import Config
 from ....golden.engines import FPC
 from ....golden.engines.fpc import SHIFT, FpcConfig, positions
 from ....golden.engines.specification import REQUANTISE
-from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.numerics.butterfly import Pattern
 from ....golden.numerics.fpc import Placed, place, stages_on
@@ -144,20 +143,18 @@ class FastPointwiseOperation(Operation):
                 Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
             ),
             codes=Codes(finish.zero_point, finish.low, finish.high, is_shared=False, table=only_table(job)),
+            weight=job.addresses[LocalMemory.WEIGHT],
+            own_weight=job.addresses.get(FPC.memory, 0),
+            stages=self.pattern.stages,
+            channels=self.pattern.inputs,
+            input_zero_point=layer.zero_point,
+            input_shift=layer.stages.input_shift,
+            halves=self.placed.halves,
+            skips=self.placed.skips,
+            direct=int(self.finish is SHIFT),
+            shift=finish.shift if self.finish is SHIFT else 0,
         )
-        fields |= {
-            "weight": job.addresses[LocalMemory.WEIGHT],
-            "own_weight": job.addresses.get(FPC.memory, 0),
-            "stages": self.pattern.stages,
-            "channels": self.pattern.inputs,
-            "input_zero_point": layer.zero_point,
-            "input_shift": layer.stages.input_shift,
-            "halves": self.placed.halves,
-            "skips": self.placed.skips,
-            "direct": int(self.finish is SHIFT),
-            "shift": finish.shift if self.finish is SHIFT else 0,
-        }
-        return [Command(Opcode.COMPUTE, fields, self.index, reads, writes)]
+        return [Command(fields, self.index, reads, writes)]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """The words of a pixel."""

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ....golden.config import Config
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines.engine import Engine
-from ....golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE
+from ....golden.isa import LIST_CLEAR, LIST_COUNT_BITS, LIST_COUNT_LSB, LIST_FIRE, Compute
 from ....golden.memories import LocalMemory
 from ....golden.numerics.convolution import Int32
 from ....golden.numerics.requant import pack_parameters
@@ -105,8 +105,9 @@ def compute_fields(
     windows: tuple[Loop, Loop],
     codes: Codes,
     entry: int = 0,
-) -> dict[str, int]:
-    """The fields of a COMPUTE command that every engine has.
+    **own: int,
+) -> Compute:
+    """The fields of a COMPUTE command.
 
     Parameters
     ----------
@@ -123,29 +124,41 @@ def compute_fields(
     codes : Codes
     entry : int
         Of the job's step lists, the first that counts.
+    own : int
+        By name, fields that are not the same for all engines: the weights, and those of the engine's own.
     """
     loops = (*windows, tiles.loop) if job.tile_inner else (tiles.loop, *windows)
-    fields = {
-        "engine": engine,
-        "steps": steps,
-        "list": job.addresses[LocalMemory.LIST] + entry,
-        "parameter": job.addresses[LocalMemory.PARAMETER] + codes.parameter,
-        "parameter_shared": int(codes.is_shared),
-        "lanes": tiles.most if tiles.loop.count > 1 else tiles.last,
-        "last_lanes": tiles.last,
-        "zero_point": codes.zero_point,
-        "low": codes.low,
-        "high": codes.high,
-        "table_enable": int(codes.table is not None),
-        "table": 0 if codes.table is None else job.addresses[LocalMemory.TABLE] + codes.table,
-        "tile_inner": int(job.tile_inner),
-        "packed": int(tiles.bits == BINARY_BITS),
-        "source": source,
-        "destination": destination,
-    }
-    for name, loop in zip(("outer", "middle", "inner"), loops, strict=True):
-        fields |= {name: loop.count, f"source_{name}": loop.source, f"destination_{name}": loop.destination}
-    return fields
+    outer, middle, inner = loops
+    kind = engine.format.kind
+    assert issubclass(kind, Compute), "the commands of an engine"
+    return kind(
+        engine=engine,
+        outer=outer.count,
+        middle=middle.count,
+        inner=inner.count,
+        tile_inner=int(job.tile_inner),
+        steps=steps,
+        list=job.addresses[LocalMemory.LIST] + entry,
+        source=source,
+        source_outer=outer.source,
+        source_middle=middle.source,
+        source_inner=inner.source,
+        destination=destination,
+        destination_outer=outer.destination,
+        destination_middle=middle.destination,
+        destination_inner=inner.destination,
+        parameter=job.addresses[LocalMemory.PARAMETER] + codes.parameter,
+        parameter_shared=int(codes.is_shared),
+        lanes=tiles.most if tiles.loop.count > 1 else tiles.last,
+        last_lanes=tiles.last,
+        zero_point=codes.zero_point,
+        low=codes.low,
+        high=codes.high,
+        table_enable=int(codes.table is not None),
+        table=0 if codes.table is None else job.addresses[LocalMemory.TABLE] + codes.table,
+        packed=int(tiles.bits == BINARY_BITS),
+        **own,
+    )
 
 
 def only_table(job: Job) -> int | None:

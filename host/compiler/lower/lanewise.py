@@ -12,7 +12,6 @@ import numpy as np
 
 from ....golden.elements import BINARY_BITS
 from ....golden.engines import BINARY_MAXIMUM, MAXIMUM
-from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
 from ...graph import MaxPool, Pointwise
@@ -126,7 +125,7 @@ class LanewiseOperation(Operation):
             codes=codes,
             entry=self.lists[steps],
         )
-        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+        return Command(fields, self.index, reads, writes)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
         """A word for each element of a window."""

@@ -10,7 +10,6 @@ import numpy as np
 
 from ....golden.engines import ADD, MAXIMUM, MULTIPLY
 from ....golden.engines.engine import Engine
-from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.numerics.requant import SUM_FRACTION_BITS, pack_parameters
 from ....golden.timing.issue import result_groups
@@ -82,8 +81,9 @@ class PairOperation(Operation):
             ),
             codes=self.codes(job),
             entry=entry,
+            **self.own_fields(job),
         )
-        return Command(Opcode.COMPUTE, fields | self.own_fields(job), self.index, np.concatenate(reads), writes)
+        return Command(fields, self.index, np.concatenate(reads), writes)
 
     def _pieces(self, job: Job) -> list[range]:
         """The rows of each command: all of them."""

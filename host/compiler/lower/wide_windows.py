@@ -117,7 +117,7 @@ class WideConvolutionOperation(ConvolutionOperation):
         command = self._command(of_one, run, job.tiles)
         results = pixels * len(self.layer.weights)
         entry = job.addresses[LocalMemory.LIST] + self._distinct_lists[self._list_of(pixels)]
-        command.fields |= {"lanes": results, "last_lanes": results, "list": entry}
+        command.fields = dataclasses.replace(command.fields, lanes=results, last_lanes=results, list=entry)
         command.reads = (self._windows(of_one)[0][..., None] + self._used_by(pixels)).reshape(-1)
         command.writes = job.target.addresses(job.rows, columns)
         return command

@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from ....golden.elements import CODE_BITS
 from ....golden.engines import WINOGRAD, specification_of
-from ....golden.isa import Opcode
 from ....golden.memories import LocalMemory
 from ....golden.numerics import winograd
 from ...graph import Window
@@ -117,6 +116,7 @@ class WinogradOperation(ConvolutionOperation):
         loops = [Loop(len(job.rows), below, target.row_pitch), Loop(len(job.columns), beside, target.pixel_pitch)]
         each = loops[self.along]
         loops[self.along] = Loop(each.count // outputs, outputs * each.source, outputs * each.destination)
+        further = {"further": outputs - 1, "destination_further": each.destination} if outputs > 1 else {}
         fields = compute_fields(
             job,
             self.engine,
@@ -133,12 +133,11 @@ class WinogradOperation(ConvolutionOperation):
                 table=only_table(job),
             ),
             entry=(winograd.OUTPUTS - outputs) * len(self.runs[0].starts),
+            weight=job.addresses[LocalMemory.WEIGHT],
+            **further,
         )
-        fields["weight"] = job.addresses[LocalMemory.WEIGHT]
-        if outputs > 1:
-            fields |= {"further": outputs - 1, "destination_further": each.destination}
         reads = (firsts[..., None] + self._read_by_each()).reshape(-1)
-        return Command(Opcode.COMPUTE, fields, self.index, reads, writes)
+        return Command(fields, self.index, reads, writes)
 
     def _read_by_each(self) -> Addresses:
         """Bytes from the layer's window of a pixel to those that it needs: int64[bytes]."""

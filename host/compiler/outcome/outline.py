@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.isa import Opcode
+from ....golden.isa import Fill, Load, Opcode
 from ....golden.memories import LocalMemory
 from ....golden.program import outline
 from ....golden.program.outline import NONE, Block, CoreOutline, LayerOutline, Outline, QueueOutline, Row
@@ -63,7 +63,7 @@ def layer_outlines(plan: Plan) -> list[LayerOutline]:
     moved = [{Opcode.LOAD: 0, Opcode.STORE: 0} for _ in plan.graph.layers]
     for command in plan.commands:
         if command.layer is not None and command.opcode in moved[command.layer]:
-            moved[command.layer][command.opcode] += bus_bytes(command.opcode, command.fields)
+            moved[command.layer][command.opcode] += bus_bytes(command.fields)
     return [
         LayerOutline(
             operation=layer.describe(*plan.graph.ends(layer)),
@@ -213,9 +213,8 @@ def _address(command: Command) -> int | None:
     """An address of the feature memory that a command of the DMA queue writes or reads; None where it does not."""
     if command.opcode is Opcode.STORE:
         return int(command.reads[0])
-    is_feature = command.opcode is Opcode.FILL or (
-        command.opcode is Opcode.LOAD and command.fields["memory"] == LocalMemory.FEATURE
-    )
+    fields = command.fields
+    is_feature = isinstance(fields, Fill) or (isinstance(fields, Load) and fields.memory == LocalMemory.FEATURE)
     return int(command.writes[0]) if is_feature else None
 
 

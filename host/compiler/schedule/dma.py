@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ....golden.elements import BINARY_BITS
-from ....golden.isa import LOAD, STORE, Opcode
+from ....golden.isa import LOAD, STORE, Barrier, Fill, Load, Opcode, Store
 from ....golden.memories import LocalMemory
 from ....golden.timing.latencies import chunk_cycles, fill_cycles, run_cycles, stored_run_cycles
 from ...graph import Tensor
@@ -56,8 +57,8 @@ def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
 
 def _fill(value: int, at: int, size: int, count: int, pitch: int) -> Command:
     """A FILL of ``count`` pieces of ``size`` bytes."""
-    fields = {"local": at, "piece_bytes": size, "rows": count, "local_row": pitch, "value": value & 0xFF}
-    return Command(Opcode.FILL, fields, writes=pieces(at, size, count, pitch))
+    fields = Fill(local=at, piece_bytes=size, rows=count, local_row=pitch, value=value & 0xFF)
+    return Command(fields, writes=pieces(at, size, count, pitch))
 
 
 def _last_bytes(pixel: int, at: int, size: int, count: int, pitch: int) -> list[tuple[int, int, int, int]]:
@@ -78,26 +79,21 @@ def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[C
         return _load_channels(storage, tensor, external, rows)
     row_bytes = storage.row_bytes
     local = storage.first + (rows.start - storage.row) * storage.row_pitch
-    fields = {
-        "external": external + rows.start * tensor.row_bytes + storage.column * tensor.pixel_bytes,
-        "local": local,
-        "memory": LocalMemory.FEATURE,
-        "rows": 1,
-        "folds": 1,
-    }
+    start = external + rows.start * tensor.row_bytes + storage.column * tensor.pixel_bytes
     if storage.width < tensor.shape[1]:
-        fields |= {
-            "row_pieces": 1,
-            "piece_bytes": row_bytes,
-            "rows": len(rows),
-            "external_row": tensor.row_bytes,
-            "local_row": storage.row_pitch,
-        }
+        shape = Load(
+            row_pieces=1,
+            piece_bytes=row_bytes,
+            rows=len(rows),
+            external_row=tensor.row_bytes,
+            local_row=storage.row_pitch,
+        )
     else:
         # One run; rows that lie side by side are one piece.
         count, size = (len(rows), row_bytes) if storage.gap else (1, len(rows) * row_bytes)
-        fields |= {"row_pieces": count, "piece_bytes": size, "local_piece": storage.row_pitch}
-    return [Command(Opcode.LOAD, fields, writes=storage.addresses(rows))]
+        shape = Load(row_pieces=count, piece_bytes=size, rows=1, local_piece=storage.row_pitch)
+    fields = dataclasses.replace(shape, external=start, local=local, memory=LocalMemory.FEATURE, folds=1)
+    return [Command(fields, writes=storage.addresses(rows))]
 
 
 def _load_channels(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[Command]:
@@ -105,23 +101,23 @@ def _load_channels(storage: Storage, tensor: Tensor, external: int, rows: range)
     commands = []
     for first in range(0, storage.width, _MOST_FOLDS):
         columns = storage.columns[first : first + _MOST_FOLDS]
-        fields = {
-            "external": external
+        fields = Load(
+            external=external
             + rows.start * tensor.row_bytes
             + columns.start * tensor.pixel_bytes
             + storage.channel_offset(storage.channel),
-            "local": storage.first + (rows.start - storage.row) * storage.row_pitch + first * storage.pixel_pitch,
-            "memory": LocalMemory.FEATURE,
-            "row_pieces": 1,
-            "piece_bytes": storage.stored_bytes,
-            "rows": len(rows),
-            "folds": len(columns),
-            "external_row": tensor.row_bytes,
-            "external_fold": tensor.pixel_bytes,
-            "local_row": storage.row_pitch,
-            "local_fold": storage.pixel_pitch,
-        }
-        commands.append(Command(Opcode.LOAD, fields, writes=storage.addresses(rows, columns)))
+            local=storage.first + (rows.start - storage.row) * storage.row_pitch + first * storage.pixel_pitch,
+            memory=LocalMemory.FEATURE,
+            row_pieces=1,
+            piece_bytes=storage.stored_bytes,
+            rows=len(rows),
+            folds=len(columns),
+            external_row=tensor.row_bytes,
+            external_fold=tensor.pixel_bytes,
+            local_row=storage.row_pitch,
+            local_fold=storage.pixel_pitch,
+        )
+        commands.append(Command(fields, writes=storage.addresses(rows, columns)))
     return commands
 
 
@@ -140,23 +136,23 @@ def _load_folds(storage: Storage, tensor: Tensor, external: int, stored: range) 
         count, folds = len(members), len(present)
         local = storage.first + (skipped + members[0]) * storage.row_pitch + int(present[0]) * fold_bytes
         source = int(rows[members[0], present[0]]) * tensor.row_bytes + storage.column * tensor.pixel_bytes
-        fields = {
-            "external": external + source,
-            "local": local,
-            "memory": LocalMemory.FEATURE,
-            "row_pieces": storage.width,
-            "piece_bytes": fold_bytes,
-            "rows": count,
-            "folds": folds,
-            "external_row": fold.step * tensor.row_bytes,
-            "external_fold": fold.dilation * tensor.row_bytes,
-            "local_row": storage.row_pitch,
-            "local_fold": fold_bytes,
-            "local_piece": storage.stored_bytes,
-        }
+        fields = Load(
+            external=external + source,
+            local=local,
+            memory=LocalMemory.FEATURE,
+            row_pieces=storage.width,
+            piece_bytes=fold_bytes,
+            rows=count,
+            folds=folds,
+            external_row=fold.step * tensor.row_bytes,
+            external_fold=fold.dilation * tensor.row_bytes,
+            local_row=storage.row_pitch,
+            local_fold=fold_bytes,
+            local_piece=storage.stored_bytes,
+        )
         row_writes = pieces(local, folds * fold_bytes, storage.width, storage.stored_bytes)
         writes = (np.arange(count)[:, None] * storage.row_pitch + row_writes).reshape(-1)
-        commands.append(Command(Opcode.LOAD, fields, writes=writes))
+        commands.append(Command(fields, writes=writes))
     return commands
 
 
@@ -191,15 +187,15 @@ def _store_channels(storage: Storage, tensor: Tensor, start: int, *, is_dense: b
 
 def _store(reads: Addresses, external: int, size: int, count: int, pitches: tuple[int, int]) -> Command:
     """A STORE of ``count`` runs of ``size`` bytes at ``reads``; from one to the next, outside and in the memory."""
-    fields = {
-        "external": external,
-        "local": int(reads[0]),
-        "row_bytes": size,
-        "rows": count,
-        "external_row": pitches[0],
-        "local_row": pitches[1],
-    }
-    return Command(Opcode.STORE, fields, reads=reads)
+    fields = Store(
+        external=external,
+        local=int(reads[0]),
+        row_bytes=size,
+        rows=count,
+        external_row=pitches[0],
+        local_row=pitches[1],
+    )
+    return Command(fields, reads=reads)
 
 
 def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
@@ -317,7 +313,7 @@ def _barriers(plan: Addressed) -> dict[str, Task]:
         own = (
             number for number, job in enumerate(plan.jobs) if plan.graph.layers[job.index].output in exchange.earlier
         )
-        barriers[name] = Task([Command(Opcode.BARRIER, {"group": group})], max(own, default=-1), len(plan.jobs), after)
+        barriers[name] = Task([Command(Barrier(group=group))], max(own, default=-1), len(plan.jobs), after)
     return barriers
 
 
@@ -355,16 +351,16 @@ def _of_layer(plan: Addressed, commands: list[Command], job: int) -> list[Comman
 def _arrive(plan: Network, arrival: Arrival) -> Command:
     """The LOAD of streamed constants."""
     unit = unit_bytes(plan.config, arrival.memory)
-    fields = {
-        "external": arrival.external,
-        "local": arrival.address * unit,
-        "memory": arrival.memory,
-        "row_pieces": 1,
-        "piece_bytes": arrival.size * unit,
-        "rows": 1,
-        "folds": 1,
-    }
-    return Command(Opcode.LOAD, fields, writes=unit_numbers(plan.config, arrival.memory, arrival.address, arrival.size))
+    fields = Load(
+        external=arrival.external,
+        local=arrival.address * unit,
+        memory=arrival.memory,
+        row_pieces=1,
+        piece_bytes=arrival.size * unit,
+        rows=1,
+        folds=1,
+    )
+    return Command(fields, writes=unit_numbers(plan.config, arrival.memory, arrival.address, arrival.size))
 
 
 def _distinct(owners: np.ndarray) -> Iterable[int]:
@@ -452,8 +448,8 @@ class DmaQueue:
         """All commands but FILLs of bytes that still hold what they would be filled with."""
         for command in commands:
             writes = command.writes
-            if command.opcode is Opcode.FILL:
-                value = command.fields["value"]
+            if isinstance(command.fields, Fill):
+                value = command.fields.value
                 if (self.filled[writes] == value).all():
                     continue
                 self.filled[writes] = value
@@ -471,16 +467,17 @@ class DmaQueue:
 
 def dma_cycles(plan: Network, command: Command) -> int:
     """Cycles of a command if the array leaves the memories to it."""
-    fields, config = command.fields, plan.config
-    if command.opcode is Opcode.BARRIER:
-        return 0
-    if command.opcode is Opcode.FILL:
-        return fill_cycles(config, fields["rows"], fields["piece_bytes"])
-    if command.opcode is Opcode.STORE:
-        return fields["rows"] * stored_run_cycles(config, fields["row_bytes"])
-    run = run_cycles(config, fields["row_pieces"] * fields["piece_bytes"])
-    chunks = chunk_cycles(config, fields["row_pieces"], fields["piece_bytes"])
-    return fields["rows"] * fields["folds"] * max(run, chunks)
+    config = plan.config
+    match command.fields:
+        case Fill() as fill:
+            return fill_cycles(config, fill.rows, fill.piece_bytes)
+        case Store() as store:
+            return store.rows * stored_run_cycles(config, store.row_bytes)
+        case Load() as load:
+            run = run_cycles(config, load.row_pieces * load.piece_bytes)
+            return load.rows * load.folds * max(run, chunk_cycles(config, load.row_pieces, load.piece_bytes))
+        case _:
+            return 0
 
 
 # Order: when the DMA queue brings and takes what the jobs need, and an order of all commands in which they could run

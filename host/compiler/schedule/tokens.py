@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ....golden.engines import find_engine, format_of, specification_of
-from ....golden.isa import LIST_ENTRY_BYTES, Opcode
+from ....golden.engines import find_engine, specification_of
+from ....golden.isa import LIST_ENTRY_BYTES, Barrier, CommandFields, Compute, Load, Opcode
 from ....golden.machine.landings import EarlyReads, Landings
 from ....golden.memories import LocalMemory
 from ....golden.numerics import windows
@@ -43,17 +43,17 @@ class Landed:
     def load(self, command: Command) -> None:
         """Take a LOAD: step lists may come in every inference."""
         fields = command.fields
-        if fields.get("memory") is LocalMemory.LIST:
-            first = fields["external"] - self._plan.streamed_address
-            self._list(self._plan.streamed[first : first + fields["piece_bytes"]], fields["local"])
+        if isinstance(fields, Load) and fields.memory == LocalMemory.LIST:
+            first = fields.external - self._plan.streamed_address
+            self._list(self._plan.streamed[first : first + fields.piece_bytes], fields.local)
 
     def needs_after(self, command: Command, compared: int) -> bool:
         """Take a COMPUTE command, and tell whether it has to wait for all before it.
 
         ``compared`` is the latest command after which verification compares what this one writes, -1 if there is none.
         """
-        fields = dict.fromkeys((field.name for field in format_of(command.opcode, command.fields["engine"]).fields), 0)
-        fields |= command.fields
+        fields = command.fields
+        assert isinstance(fields, Compute), "what is issued"
         issued, early = self._landings.foresee(fields, after=False)
         needs = compared >= 0 and self._complete[compared] > issued.begin
         needs = needs or self._reads_too_early(fields, early, command)
@@ -63,13 +63,13 @@ class Landed:
         self._complete.append(issued.complete)
         return needs
 
-    def _reads_too_early(self, fields: dict[str, int], early: EarlyReads, command: Command) -> bool:
+    def _reads_too_early(self, fields: Compute, early: EarlyReads, command: Command) -> bool:
         """Whether a byte whose contents matter may be read before it has landed: in any word that holds it."""
         number = early.windows
         if not len(number):
             return False
         config = self._plan.config
-        size, read = config.memory.feature_bytes, specification_of(fields["engine"]).issue.steps_read(fields, config)
+        size, read = config.memory.feature_bytes, specification_of(fields.engine).issue.steps_read(fields, config)
         offsets = windows.step_offsets(fields, self._entries, feature_bytes=size)
         starts = windows.loop_addresses(fields, "source").reshape(-1)[number, None] + offsets
         addresses = (starts[..., None] + np.arange(config.array.lanes)) % size
@@ -162,11 +162,11 @@ def rehearse(plans: Sequence[Scheduled]) -> None:
         if command is None:
             return False
         together = [side]
-        if command.opcode is Opcode.BARRIER:
-            group = command.fields["group"]
+        if isinstance(command.fields, Barrier):
+            group = command.fields.group
             together = [(core, Queue.DMA) for core in range(len(plans)) if group >> core & 1]
             others = [_next(other, commands, position, tokens) for other in together]
-            if any(other is None or other.fields.get("group") != group for other in others):
+            if not all(other is not None and _meets(other.fields, group) for other in others):
                 return False
         for core, queue in together:
             done = commands[core, queue][position[core, queue]]
@@ -179,6 +179,10 @@ def rehearse(plans: Sequence[Scheduled]) -> None:
         pass
     assert all(position[side] == len(commands[side]) for side in sides), f"deadlock at {position}"
     assert not any(tokens.values()), f"tokens left: {tokens}"
+
+
+def _meets(fields: CommandFields, group: int) -> bool:
+    return isinstance(fields, Barrier) and fields.group == group
 
 
 def _next(
@@ -315,7 +319,9 @@ def check_lowered(plan: Computing) -> None:
         for command in commands:
             writes = command.writes
             written[job.index] += len(writes)
-            assert command.fields["list"] + command.fields["steps"] <= entries, name
+            fields = command.fields
+            assert isinstance(fields, Compute), name
+            assert fields.list + fields.steps <= entries, name
             assert job.target.address <= writes.min(), name
             assert writes.max() < job.target.address + job.target.size_bytes, name
     for layer, operation, count in zip(plan.graph.layers, plan.operations, written, strict=True):
@@ -323,8 +329,9 @@ def check_lowered(plan: Computing) -> None:
 
 
 def _check_limits(layer: str, command: Command) -> None:
-    for one in find_engine(command.fields["engine"]).format.fields:
-        value, (low, high) = command.fields.get(one.name, 0), one.limits
+    assert isinstance(command.fields, Compute), layer
+    for one in find_engine(command.fields.engine).format.fields:
+        value, (low, high) = command.fields[one.name], one.limits
         if not low <= value <= high:
             raise CompileError(
                 f"{layer}: {one.name} of its command must be between {low} and {high}, not {value}; "

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import Store
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import BEATS_OUTGOING, COLLECTED_BURSTS, REQUESTS_AHEAD
 from lutterfly.golden.timing.overheads import OVERHEADS
@@ -125,8 +125,8 @@ def test_a_store_reads_as_many_beats_ahead_as_there_is_room_for(first_beats: int
     store = StoreClock(agenda, config, Port(), Events(agenda), send)
     store.start()
     beat = config.axi.data_bytes
-    fields = {"rows": 1, "external": (16 - first_beats) * beat, "external_row": 0, "row_bytes": 128 * beat}
-    store.accept(Command(Opcode.STORE, fields), 0)
+    fields = Store(rows=1, external=(16 - first_beats) * beat, row_bytes=128 * beat)
+    store.accept(Command(fields), 0)
     agenda.run()
     assert len(left) == 128
     ends = itertools.accumulate(store.bursts)
@@ -144,7 +144,7 @@ def test_one_core_is_not_held_up() -> None:
         send = partial(SharedWrites(Turns(agenda, 2, 0)).send, 0) if shared else None
         store = StoreClock(agenda, config, Port(), Events(agenda), send)
         store.start()
-        store.accept(Command(Opcode.STORE, {"rows": 9, "external": 64, "external_row": 200, "row_bytes": 200}), 0)
+        store.accept(Command(Store(rows=9, external=64, external_row=200, row_bytes=200)), 0)
         agenda.run()
         times.append((store.read.times, store.completed.last))
     (reads, end), (shared_reads, shared_end) = times

@@ -9,7 +9,7 @@ import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.engines import find_memory
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import Load, Opcode, Store
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import RESULT_WINDOWS, chunk_cycles, fill_cycles
@@ -198,17 +198,17 @@ def test_stages_of_a_store_hold_what_cannot_be_read(row_bytes: int, rows: int) -
     store = StoreClock(agenda, config, port, Events(agenda))
     store.start()
     for number in range(10):
-        fields = {"rows": 1, "external": 256 * number, "external_row": 0, "row_bytes": row_bytes}
-        store.accept(Command(Opcode.STORE, fields), 20 * number)
+        fields = Store(rows=1, external=256 * number, row_bytes=row_bytes)
+        store.accept(Command(fields), 20 * number)
     agenda.run()
     assert len(store.walked.times) == 10
     assert sum(time < 500 for time in store.walked.times) == rows
     assert min(store.read.times) > 1000
 
 
-def load_of(**fields: int) -> dict[str, int]:
+def load_of(**fields: int) -> Load:
     once = dict.fromkeys(("rows", "folds", "row_pieces", "piece_bytes"), 1)
-    return {"memory": LocalMemory.FEATURE, "external": 0, "external_row": 0, "external_fold": 0} | once | fields
+    return Load(**{"memory": LocalMemory.FEATURE, **once, **fields})
 
 
 def test_runs_of_a_load_begin_at_its_rows_and_folds() -> None:
@@ -222,7 +222,7 @@ def test_a_load_writes_from_its_first_beat_on(pieces: int, piece_bytes: int, cyc
     agenda = Agenda()
     load = LoadClock(agenda, PRESETS["tiny"], ReadBus(agenda, shared=False), Port(), Events(agenda))
     load.start()
-    command = Command(Opcode.LOAD, load_of(row_pieces=pieces, piece_bytes=piece_bytes))
+    command = Command(load_of(row_pieces=pieces, piece_bytes=piece_bytes))
     load.accept(command, 0)
     agenda.run()
     assert command.end == load.begins.times[0] + OVERHEADS.load_write + cycles + OVERHEADS.write_finish

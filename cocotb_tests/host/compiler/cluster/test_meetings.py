@@ -9,7 +9,7 @@ import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config_parts import ClusterConfig
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.isa import Barrier, Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
@@ -67,7 +67,7 @@ def swap_around_barrier(plan: Plan, step: int) -> Plan:
 def other_group(plan: Plan) -> Plan:
     for command in plan.commands:
         if command.opcode is Opcode.BARRIER:
-            command.fields["group"] = 1
+            command.fields = Barrier(group=1)
     return plan
 
 

@@ -69,7 +69,7 @@ def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
 
 
 def decoded(command: Command) -> dict[str, int]:
-    return decode(command.encode())[1]
+    return decode(command.encode())
 
 
 @pytest.mark.parametrize(

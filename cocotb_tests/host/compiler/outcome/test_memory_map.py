@@ -35,7 +35,7 @@ def test_what_is_streamed_is_what_the_body_loads(network: str) -> None:
     plan, _ = report_of(network)
     streamed = {(block.memory, block.size_bytes) for block in constant_blocks(plan) if block.is_streamed}
     loaded = {
-        (command.fields["memory"].name, bus_bytes(command.opcode, command.fields))
+        (command.fields["memory"].name, bus_bytes(command.fields))
         for command in plan.queue(Queue.DMA)
         if command.opcode is Opcode.LOAD and command.fields["memory"] != LocalMemory.FEATURE
     }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 from cocotb_tests.support.quantised.phases import phase_of
-from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM
-from lutterfly.golden.isa import Opcode
+from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM, find_engine
+from lutterfly.golden.isa import Barrier, Load, Store
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.network import Network
@@ -36,18 +37,18 @@ def synchronised(
 
 
 def load(writes: np.ndarray) -> Command:
-    return Command(Opcode.LOAD, {}, writes=writes)
+    return Command(Load(), writes=writes)
 
 
 def store(reads: np.ndarray) -> Command:
-    return Command(Opcode.STORE, {}, reads=reads)
+    return Command(Store(), reads=reads)
 
 
 def compute(reads: np.ndarray, writes: np.ndarray, times: int = 1, engine: int = MAXIMUM) -> Command:
     """A copy of eight bytes, in two words of the smallest preset, so many times."""
     fields = {"engine": engine, "outer": times, "middle": 1, "inner": 2, "steps": 1, "lanes": 4, "last_lanes": 4}
     fields |= {"source": int(reads[0]), "source_inner": 4, "destination": int(writes[0]), "destination_inner": 4}
-    return Command(Opcode.COMPUTE, fields, reads=reads, writes=writes)
+    return Command(find_engine(engine).format.kind(**fields), reads=reads, writes=writes)
 
 
 def test_results_of_the_first_command_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +72,11 @@ def test_where_the_engine_changes_the_hardware_waits(monkeypatch: pytest.MonkeyP
 
 def test_a_word_may_hold_bytes_that_have_not_landed_and_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     narrow = compute(B, C)
-    narrow.fields |= {"inner": 1, "source": 5}
+    narrow.fields = dataclasses.replace(narrow.fields, inner=1, source=5)
     narrow.reads = np.arange(5, 8)
     assert [after for after, _, _ in synchronised(compute(A, B), narrow, monkeypatch=monkeypatch)] == [False, False]
     others = compute(B, C)
-    others.fields |= {"inner": 1, "source": 5}
+    others.fields = dataclasses.replace(others.fields, inner=1, source=5)
     others.reads = np.arange(5, 9)
     assert [after for after, _, _ in synchronised(compute(A, B), others, monkeypatch=monkeypatch)] == [False, True]
 
@@ -84,11 +85,11 @@ def test_a_word_may_hold_bytes_that_have_not_landed_and_do_not_matter(monkeypatc
 def test_a_list_that_comes_in_every_inference_says_what_is_read(
     offset: int, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fields = {"memory": LocalMemory.LIST, "external": 12, "piece_bytes": 4, "local": 20}
+    fields = Load(memory=LocalMemory.LIST, external=12, piece_bytes=4, local=20)
     other = compute(A, C)
-    other.fields["list"], other.reads = 5, np.concatenate([A, B])
+    other.fields, other.reads = dataclasses.replace(other.fields, list=5), np.concatenate([A, B])
     streamed = bytes(12) + np.uint32(offset).tobytes()
-    found = synchronised(Command(Opcode.LOAD, fields), compute(A, B), other, streamed=streamed, monkeypatch=monkeypatch)
+    found = synchronised(Command(fields), compute(A, B), other, streamed=streamed, monkeypatch=monkeypatch)
     assert [after for after, _, _ in found] == [False, False, waits]
 
 
@@ -102,7 +103,7 @@ def test_who_waits_knows_what_has_been_waited_for(monkeypatch: pytest.MonkeyPatc
 
 
 def barrier() -> Command:
-    return Command(Opcode.BARRIER, {"group": 3})
+    return Command(Barrier(group=3))
 
 
 def test_what_stands_behind_a_barrier_need_not_wait_for_what_stands_before(monkeypatch: pytest.MonkeyPatch) -> None:
