@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from ..graph import Graph
 from ..graph.evaluate import Row, describe
-from ..model.model import INTEGER_PRODUCTS, QUANTISER, Model
+from ..model.model import Model
+from ..model.model_graph import INTEGER_PRODUCTS, QUANTISER
 from ..model.whole_samples import with_axis
 from .build import Build
 from .classify import check_wide, classify, partition

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from onnx import NodeProto
 
-from ..model.model import INTEGER_PRODUCTS
+from ..model.model_graph import INTEGER_PRODUCTS
 from .source import REPLACE, ModelError, Source, connect
 
 FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")

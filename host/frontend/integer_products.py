@@ -7,7 +7,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from ..graph import Convolution, own_name
-from ..model.model import mark_form
+from ..model.model_graph import mark_form
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
 from .lowering.lowering import Lowering, Runs, refuses
 from .parse import QUANTISE, fix_batch, measure

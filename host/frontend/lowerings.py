@@ -19,7 +19,7 @@ from ..graph import (
     Slice,
 )
 from ..model.functions import binary_function, fpc_function
-from ..model.model import INTEGER_PRODUCTS
+from ..model.model_graph import INTEGER_PRODUCTS
 from .build import Build
 from .classify import is_layout
 from .elements import add_arrangement, follow_layout

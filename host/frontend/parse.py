@@ -14,7 +14,8 @@ from google.protobuf.message import DecodeError, Message
 from onnx import ModelProto, NodeProto, numpy_helper
 
 from ..model.as_read import reads, unmade
-from ..model.model import FREE_INITIALIZERS, Model, computed_tensors, expose, external_files, is_qdq, model_inputs
+from ..model.model import Model, external_files
+from ..model.model_graph import FREE_INITIALIZERS, computed_tensors, expose, is_qdq, model_inputs
 from ..model.runtime import RUNTIME_ERRORS, open_with, plain_options, plain_session
 from .source import ModelError, Source, connect, size
 

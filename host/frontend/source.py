@@ -14,7 +14,8 @@ import onnx
 from onnx import NodeProto, helper
 
 from ..model.as_read import reads
-from ..model.model import Model, mark_form, model_inputs
+from ..model.model import Model
+from ..model.model_graph import mark_form, model_inputs
 
 # What the frontend raises.
 

@@ -15,7 +15,8 @@ import onnx
 import onnxruntime
 from onnx import NodeProto, numpy_helper
 
-from .model import INTEGER_PRODUCTS, Model, has_unsigned, is_qdq, keep_inputs, model_inputs
+from .model import Model
+from .model_graph import INTEGER_PRODUCTS, has_unsigned, is_qdq, keep_inputs, model_inputs
 from .runtime import open_with, session_options
 
 # Weights and zero points, one for each product: ONNX Runtime makes weights unsigned only where none is shared.

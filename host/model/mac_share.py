@@ -18,7 +18,8 @@ from onnx import NodeProto, helper, inliner
 
 from ...golden.program.program import Program
 from .arrays import TensorInfo
-from .model import Model, computed_tensors, expose
+from .model import Model
+from .model_graph import computed_tensors, expose
 from .runtime import plain_session
 
 #: With less than this share, most of the network's work is the host's.

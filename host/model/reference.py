@@ -10,7 +10,8 @@ import onnx
 
 from .arrays import contents
 from .executed import Prepared
-from .model import Model, computed_tensors, expose, model_inputs
+from .model import Model
+from .model_graph import computed_tensors, expose, model_inputs
 from .runtime import open_with, plain_session, random_tensors
 
 INTEGER_TYPES = ("tensor(int8)", "tensor(uint8)")

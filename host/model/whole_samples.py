@@ -14,7 +14,8 @@ import onnx
 from onnx import helper, numpy_helper
 
 from .arrays import WHOLE_KEY
-from .model import Model, free_name, model_inputs, rename_tensors, tensor_names
+from .model import Model
+from .model_graph import free_name, model_inputs, rename_tensors, tensor_names
 from .runtime import RUNTIME_ERRORS, plain_session
 
 #: A shape without and with the axis for samples.

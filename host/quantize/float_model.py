@@ -17,7 +17,8 @@ from ..frontend.source import Source
 from ..model.arrays import check_feeds, describe_model
 from ..model.as_read import reads
 from ..model.executed import open_session
-from ..model.model import Model, keep_inputs, model_inputs
+from ..model.model import Model
+from ..model.model_graph import keep_inputs, model_inputs
 from ..model.runtime import RUNTIME_ERRORS
 from .names import rename_shapes
 from .rewriting import WRITTEN_OUT, Rewritten, rewrite

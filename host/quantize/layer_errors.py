@@ -13,7 +13,7 @@ import onnx
 
 from ..files.terminal import Progress, silent
 from ..model.arrays import sample_count
-from ..model.model import computed_tensors, expose, model_inputs
+from ..model.model_graph import computed_tensors, expose, model_inputs
 from ..model.runtime import plain_session
 
 

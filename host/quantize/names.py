@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from onnx import ModelProto
 
-from ..model.model import free_name, rename_tensors, tensor_names
+from ..model.model_graph import free_name, rename_tensors, tensor_names
 
 _OWN = re.compile(r"%(\d+)%")
 _FUSED = ("gemm_input_shape", "gemm_output_shape")

@@ -15,7 +15,7 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnxruntime.quantization.quant_utils import compute_scale_zp
 
 from ..frontend.fragments import FLOAT_PRODUCTS, LAYOUT, POINTWISE
-from ..model.model import free_name, tensor_names
+from ..model.model_graph import free_name, tensor_names
 from .ranges import range_override, ranges
 
 

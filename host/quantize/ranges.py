@@ -10,7 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from ..model.arrays import sample_count
-from ..model.model import computed_tensors, expose
+from ..model.model_graph import computed_tensors, expose
 from ..model.runtime import plain_session
 from .rewriting import Mask
 from .rewriting.softmax import LEAST

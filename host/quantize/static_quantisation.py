@@ -21,7 +21,8 @@ from ..frontend import ModelError
 from ..frontend.fragments import LAYOUT
 from ..model.arrays import sample_count
 from ..model.executed import open_session
-from ..model.model import QUANTISER, Model, computed_tensors, expose
+from ..model.model import Model
+from ..model.model_graph import QUANTISER, computed_tensors, expose
 from ..model.runtime import plain_session
 from ..model.whole_samples import mark, with_axis, without_axis
 from .float_model import check_batch, check_samples, dynamic_batches, free_batch, in_float32, prepare, read_float_model

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnxruntime
-from google.protobuf.message import DecodeError
-
 from ...golden.config import Config
-from ...golden.elements import BINARY_BITS, CODE_BITS
 from ...golden.presets import DEFAULT_PRESET
-from ...golden.program.program import MAGIC, Port, Program, SpilledTensor, WrittenTensor
+from ...golden.program.program import MAGIC, Program
 from ..driver.driver import check_config
-from ..driver.ports import port_dtype
 from ..files.configuration import find_config
 from ..files.files import read_file
-from ..graph import Graph
 from ..model.arrays import TensorInfo, describe_model
 from ..model.model import Model, with_external_data
-from ..model.runtime import RUNTIME_ERRORS, reason_of
 from ..program import Outcome, SpreadBy
 from ..program.spread_by import spread_of
 
@@ -76,7 +67,7 @@ class Loaded:
         ValueError
             If the program is not one of its model.
         """
-        # REMOVED
+        from .program_checks import check_tensors  # noqa: PLC0415
 
         graph = self.compiled or self._imported()
         check_tensors(self.program, graph, self.name)
@@ -206,7 +197,7 @@ class _Wanted:
             raise ValueError(f"{name}: {error}") from error
         loaded = self.checked(Loaded.of(name, program))
         # ONNX Runtime, with which they are run, takes a while to import.
-        # REMOVED
+        from .program_checks import check_parts  # noqa: PLC0415
 
         check_parts(loaded)
         return loaded
@@ -240,105 +231,3 @@ class _Wanted:
                 f"{self.spread_by}; leave it out, or compile the model again"
             )
         return loaded
-
-
-# Whether the ONNX models in a program file and the accelerator's ports hand one another what they need.
-
-
-def check_parts(loaded: Loaded) -> None:
-    """Run head and tail once, on zeros for one sample.
-
-    Raises
-    ------
-    ValueError
-        If one of the models is none, or what it or a port needs is missing, or of another type or shape.
-    """
-    try:
-        _check(loaded)
-    except (DecodeError, *RUNTIME_ERRORS) as error:
-        raise _damaged(
-            f"{loaded.name}: program must hold models that ONNX Runtime runs, and does not: {reason_of(error)}"
-        ) from error
-    except ValueError as error:
-        raise _damaged(f"{loaded.name}: program: {error}") from error
-
-
-def _check(loaded: Loaded) -> None:
-    program, (inputs, outputs) = loaded.program, loaded.ends
-    values = {info.name: np.zeros((1, *info.sample_shape), info.dtype) for info in inputs}
-    values |= _run("head", loaded.head_session, values)
-    for port in program.inputs:
-        _find("accelerator", port.name, values)
-        _check_form(port, values[port.name], program.batch)
-    for port in program.outputs:
-        values[port.name] = np.zeros(_sample_shape(port, program.batch), port_dtype(port))
-    values |= _run("tail", loaded.tail_session, values)
-    for info in outputs:
-        _find("user", info.name, values)
-
-
-def _run(
-    part: str, session: onnxruntime.InferenceSession | None, values: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    if session is None:
-        return {}
-    needed, names = ([value.name for value in end] for end in (session.get_inputs(), session.get_outputs()))
-    for name in needed:
-        _find(part, name, values)
-    return dict(zip(names, session.run(names, {name: values[name] for name in needed}), strict=True))
-
-
-def _find(reader: str, name: str, values: Iterable[str]) -> None:
-    if name not in values:
-        raise ValueError(f"the {reader} needs {name}, and there is only {', '.join(values)}")
-
-
-def _check_form(port: Port, array: np.ndarray, batch: int) -> None:
-    wanted = (port_dtype(port), _sample_shape(port, batch))
-    if (array.dtype, array.shape) != wanted:
-        raise ValueError(
-            f"{port.name} must be {wanted[0]}{list(wanted[1])} for a sample, not {array.dtype}{list(array.shape)}"
-        )
-
-
-def _sample_shape(port: Port, batch: int) -> tuple[int, ...]:
-    return (port.onnx_shape[0] // batch, *port.onnx_shape[1:])
-
-
-def _damaged(message: str) -> ValueError:
-    return ValueError(f"{message}; the file is damaged: compile again")
-
-
-# Whether a program's tensors are those of its model.
-
-#: What elements are called by their bits.
-_KINDS = {CODE_BITS: "int8", BINARY_BITS: "binary"}
-
-
-def check_tensors(program: Program, graph: Graph, name: str) -> None:
-    """Raise ValueError if what a program says of its tensors is not what its model has; ``name`` is the file's."""
-    ports = [*zip(program.inputs, graph.inputs, strict=False), *zip(program.outputs, graph.outputs, strict=False)]
-    places = [(known, port.shape, port.bits) for port, known in ports]
-    parts = [tensor for core in program.cores for tensor in (*core.written, *core.spilled)]
-    places += [(part, _extent([other for other in parts if other.name == part]), bits) for part, bits in _kinds(parts)]
-    for tensor, shape, bits in places:
-        known = graph.tensors.get(tensor)
-        if known is None:
-            raise ValueError(f"{name}: {tensor} must be in the model, and is not; the file is damaged: compile again")
-        if (known.shape, known.bits) != (shape, bits):
-            wanted, found = (
-                f"{_KINDS[width]}{list(size)}" for size, width in ((known.shape, known.bits), (shape, bits))
-            )
-            raise ValueError(f"{name}: {tensor} must be {wanted}, not {found}; the file is damaged: compile again")
-
-
-def _kinds(parts: Sequence[WrittenTensor | SpilledTensor]) -> list[tuple[str, int]]:
-    """Names and bits of the tensors that these are parts of."""
-    return list(dict.fromkeys((part.name, part.bits) for part in parts))
-
-
-def _extent(parts: Sequence[WrittenTensor | SpilledTensor]) -> tuple[int, int, int]:
-    """The shape of a tensor that has such parts."""
-    height = max(part.row + part.shape[0] for part in parts)
-    channels = max(part.channel + part.shape[2] for part in parts)
-    return height, max(part.shape[1] for part in parts), channels

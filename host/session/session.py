@@ -174,7 +174,7 @@ class InferenceSession:
         """Refuse several samples where ONNX Runtime gives other outputs for a batch than for each of its samples."""
         if self._mixing is None:
             # Only batches need it.
-            from ..model.arrays import mixing_node  # noqa: PLC0415
+            from ..model.independence import mixing_node  # noqa: PLC0415
 
             self._mixing = mixing_node(self.loaded.model)
         if self._mixing:

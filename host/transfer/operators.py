@@ -11,7 +11,8 @@ from google.protobuf.message import DecodeError
 from onnx import defs, helper, numpy_helper
 
 from ...golden.transfer.schemes import Float32
-from ..model.model import Model, model_inputs
+from ..model.model import Model
+from ..model.model_graph import model_inputs
 from ..model.runtime import RUNTIME_ERRORS, plain_session
 
 OPSET = 21

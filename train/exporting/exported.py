@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from ...host.model.model import computed_tensors, expose, model_inputs
+from ...host.model.model_graph import computed_tensors, expose, model_inputs
 from ...host.model.runtime import plain_session
 from .functions import Scale
 

@@ -12,8 +12,8 @@ from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
-from lutterfly.host.model.arrays import mixing_node
 from lutterfly.host.model.executed import open_session
+from lutterfly.host.model.independence import mixing_node
 from lutterfly.host.model.model import Model
 
 CONFIG = PRESETS["tiny"]

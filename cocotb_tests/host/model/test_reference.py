@@ -11,8 +11,7 @@ import pytest
 from cocotb_tests.support.networks.generated import FORMS, TINY, Maker, chain, layer
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
 from lutterfly.examples import digits
-from lutterfly.host.model import executed, reference, runtime
-from lutterfly.host.model import model as model_graph
+from lutterfly.host.model import executed, model_graph, reference, runtime
 from lutterfly.host.model.model import Model
 
 

@@ -10,7 +10,8 @@ from onnx import TensorProto, helper, numpy_helper
 from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.model.arrays import contents, mixing_node
+from lutterfly.host.model.arrays import contents
+from lutterfly.host.model.independence import mixing_node
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.runtime import random_tensors
 from lutterfly.host.session.compare import Verification

@@ -8,8 +8,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from lutterfly.host.model import model as model_graph
-from lutterfly.host.model import reference
+from lutterfly.host.model import model_graph, reference
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.model import Model
 

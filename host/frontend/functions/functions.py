@@ -18,7 +18,7 @@ from onnx import FunctionProto, NodeProto, helper, inliner, numpy_helper
 from ...model.executed import executed_model
 from ...model.functions import binary_function, fpc_function
 from ...model.functions.onnx_function import DOMAIN, VERSION
-from ...model.model import mark_form
+from ...model.model_graph import mark_form
 from ...model.runtime import RUNTIME_ERRORS
 from ..fragments import label, note_written
 from ..parse import fix_batch, measure, name_nodes

@@ -16,7 +16,7 @@ from ...graph import Arrange, CodeFinish, Convolution, Int8, Selection, Window, 
 from ...graph.boxes import MOST_PIECES, channel_runs
 from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
-from ...model.model import expose
+from ...model.model_graph import expose
 from ..build import CHANNELS_FIRST, Build, Place, are_powers_of_two, attributes, check_layers, image_place, random_codes
 from ..classify import quantisation
 from ..elements import as_image, follow_trunk, geometry_of

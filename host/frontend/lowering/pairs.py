@@ -13,7 +13,7 @@ from ....golden.numerics.multiplication import product_scaling
 from ...graph import Add, CodeFinish, Int8, Layer, Maximum, Multiply, Pointwise
 from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
-from ...model.model import has_unsigned
+from ...model.model_graph import has_unsigned
 from ..build import Build, Place, check_layers, image_shape
 from ..elements import as_image, as_other
 from ..fragments import ADDITION, EXTREMES, MULTIPLICATION, SUBTRACTION, Fragment, label

@@ -17,7 +17,7 @@ from ....golden.transfer.tables import apply_table
 from ...graph import CodeFinish, Graph, Int8, Layer, Pointwise, own_name
 from ...graph.geometry import composed, from_codes, looked_up
 from ...graph.tabulate import CODES, open_part
-from ...model.model import expose
+from ...model.model_graph import expose
 from ..build import Build, Place, check_layers, random_codes, same_order, table_of
 from ..classify import combines, is_choice, is_layout, is_move, quantisation
 from ..elements import channels_of, follow_layouts, follow_trunk

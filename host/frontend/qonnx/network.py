@@ -9,7 +9,8 @@ import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from ...model.model import Model, keep_inputs, model_inputs
+from ...model.model import Model
+from ...model.model_graph import keep_inputs, model_inputs
 from ..build import attributes
 from ..fragments import label
 from ..lowering.lowering import refuses

@@ -12,7 +12,7 @@ import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from ...model.arrays import sample_count
-from ...model.model import expose, model_inputs
+from ...model.model_graph import expose, model_inputs
 from ...model.runtime import plain_session
 
 # Values, from the samples, of what a model normalises: how it is spelled depends on them.
