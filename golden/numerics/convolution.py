@@ -180,7 +180,9 @@ class Kernels:
             )
         window = Window.of(codes.shape[-3:-1], self._kernel, stride, dilation, pads, border)
         stack, outputs = planes(codes), len(self.weights)
-        compute = self._apart if self._is_apart else self._by_matrices
+        # Runs along a map are short where there are few windows.
+        is_apart = self._is_apart and math.prod(window.size) >= math.prod(self._kernel)
+        compute = self._apart if is_apart else self._by_matrices
         result = np.empty((outputs, *window.size, stack.shape[3]), kind)
         for place, sums in compute(stack, window):
             if self.kind is np.int32:

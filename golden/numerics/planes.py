@@ -168,6 +168,10 @@ class Phases:
         pairs = [*zip(window.stride, window.dilation, strict=True)]
         down, along = (stride // math.gcd(stride, gap) for stride, gap in pairs)
         below, beside = (step * gap // stride for step, (stride, gap) in zip((down, along), pairs, strict=True))
+        if beside * samples == 1:
+            # Each column for itself: ``einsum`` would take a step along the kernel, no longer than one along a run, as
+            # its innermost loop, which is short.
+            along = window.kernel[1]
         for row, column in np.ndindex(min(down, window.kernel[0]), min(along, window.kernel[1])):
             yield (
                 slice(row, None, down),
