@@ -104,6 +104,9 @@ def comes_too_early(steps: Any, further: Any) -> Any:
     Windows follow one another without a gap, also those of two commands: the first result of a window of ``steps``
     steps comes so many cycles after the first one of the window before, which has ``further`` results more, one in each
     cycle. In expressions that mean the same for integers and for Amaranth values.
+
+    It is the one condition on two commands. What keeps all others, which are on one, whatever commands are around it
+    stands in ``docs/verification.md``.
     """
     return steps <= further
 

@@ -40,11 +40,17 @@ __all__ = [
 
 
 def check_engines(m: Module, checks: Assertions, engines: Sequence[EngineComponent], halt: Signal) -> None:
-    """One engine gives results at a time, narrow results are narrow, and bursts have no pauses."""
+    """One engine gives results at a time, and none after another one's first word, which chooses its results; narrow
+    results are narrow, and bursts have no pauses."""
     if not checks.wanted:
         return
     valid = Cat(engine.result.valid for engine in engines)
     checks.never((valid & (valid - 1)).any(), "compute: results of two engines at once")
+    steps = Cat(engine.step.valid for engine in engines)
+    works = Signal.like(steps, name="works")
+    with m.If(steps.any()):
+        m.d.sync += works.eq(steps)
+    checks.never((valid & ~works).any(), "compute: a result that comes after the first word of another engine")
     for engine in engines:
         if engine.is_narrow:
             too_wide = [lane[NARROW_BITS - 1 :].any() & ~lane[NARROW_BITS - 1 :].all() for lane in engine.result.lanes]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import memory, wiring
+from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import Out
 from amaranth.utils import ceil_log2
 
@@ -114,8 +114,18 @@ class FastPointwise(EngineComponent):
             weights = self._own_weights(m, (own_weight + position)[: len(own_weight)])
             m.d.comb += [target.eq(source) for target, source in zip(butterfly.weights, weights, strict=True)]
         checks.never(self.step.valid & ~self.selected.fpc, "butterfly: a step while it is not selected")
+        self._check_settings(checks, m, settings, valid)
         checks.never(~sleep.awake & (butterfly.valid | lent), "butterfly: values or factors of one that is asleep")
         return m
+
+    def _check_settings(self, checks: Assertions, m: Module, settings: data.View, comes: Signal) -> None:
+        """They stay beside all words: those of the next command come when its last word is out."""
+        if not checks.wanted:
+            return
+        left = Signal(range(self.butterfly.latency + 1), name="cycles_left")
+        m.d.sync += left.eq(Mux(comes, self.butterfly.latency, left - (left != 0)))
+        changes = settings.as_value() != delay(m, settings.as_value(), 1, name="settings_before")
+        checks.never(changes & (left != 0), "butterfly: its settings change while words are under way")
 
     def _existing(self, m: Module, channels) -> Value:
         """The codes of the word in the butterfly that are channels, a bit each.

@@ -87,13 +87,14 @@ class WriteBack(wiring.Component):
         # One comparator: a piece that begins outside also ends outside.
         m.d.comb += outside.eq(end > self.config.memory.feature_bytes)
 
+        checks = Assertions(m, platform)
         writes = place.valid & place.write & ~outside & ~self.halt
         write = Signal.like(self.write, reset_less=True)
         m.d.comb += self.write.eq(write)
         m.d.sync += [
             write.address.eq(place.address),
             write.count.eq(count),
-            write.data.eq(self._bytes(m, piece, place)),
+            write.data.eq(self._bytes(m, checks, piece, place)),
             self.write_valid.eq(writes),
             # It is a register of its own, with wires of its own.
             self.no_write.eq(~writes),
@@ -101,7 +102,6 @@ class WriteBack(wiring.Component):
             report_error(self.error, ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, place.index, place.address),
             self.error.valid.eq(place.valid & place.write & outside),
         ]
-        checks = Assertions(m, platform)
         checks.never(
             self.write_valid & ((self.write.count == 0) | (self.write.count > self.config.array.lanes)),
             "write back: a piece of no byte, or of more than there are lanes",
@@ -112,18 +112,18 @@ class WriteBack(wiring.Component):
         )
         return m
 
-    def _bytes(self, m: Module, piece: Signal, place: Signal) -> Value:
+    def _bytes(self, m: Module, checks: Assertions, piece: Signal, place: Signal) -> Value:
         """Return the bytes to write: a collected piece, its bits, or a whole result."""
         written: Value = piece.as_value()
         if self.packs:
-            written = Mux(place.packed, self._bits(m, piece, place), written)
+            written = Mux(place.packed, self._bits(m, checks, piece, place), written)
         if self.has_whole:
             whole = Signal.like(self.whole_codes, name="whole", reset_less=True)
             m.d.sync += whole.eq(self.whole_codes)
             written = Mux(place.is_whole, whole, written)
         return written
 
-    def _bits(self, m: Module, piece: Signal, place: Signal) -> Value:
+    def _bits(self, m: Module, checks: Assertions, piece: Signal, place: Signal) -> Value:
         """Return the bits of a piece, at their place in its bytes."""
         signs = piece.as_value()[7::8]
         bits = Cat(~sign & (place.count > number) for number, sign in enumerate(signs))
@@ -133,4 +133,12 @@ class WriteBack(wiring.Component):
         m.d.comb += joined.eq((bits << place.bit) | Mux(place.bit == 0, 0, before))
         with m.If(place.valid & place.write):
             m.d.sync += before.eq(joined)
+        if checks.wanted:
+            index = Signal.like(place.index, name="index_before")
+            with m.If(place.valid & place.write):
+                m.d.sync += index.eq(place.index)
+            checks.never(
+                place.valid & place.write & place.packed & (place.bit != 0) & (index != place.index),
+                "write back: a piece is joined to the bits of another command",
+            )
         return joined

@@ -47,7 +47,7 @@ async def every_piece(dut, p_stall: float) -> None:
     layout = feature_write_layout(config)
     await start(dut, {"place": 0, "halt": 0})
     inputs, expected = [], []
-    bit, byte, was_packed = 0, 0, False
+    bit, byte, was_packed, index = 0, 0, False, 0
     for number in range(400):
         count = int(rng.integers(1, columns + 1))
         packed = packs(config) and rng.random() < 0.5
@@ -71,6 +71,8 @@ async def every_piece(dut, p_stall: float) -> None:
                 byte = (byte if bit else 0) | written[0] << bit
                 written = bytes([byte])
         was_packed = packed
+        # A byte has bits of one command.
+        index = index if packed and bit else number
         for group in range(groups):
             while rng.random() < p_stall:
                 inputs.append(({"place": pack({"slot": group}, Place)}, (0, None, 0, None)))
@@ -82,7 +84,7 @@ async def every_piece(dut, p_stall: float) -> None:
                 "slot": group,
                 "address": address,
                 "count": count,
-                "index": number,
+                "index": index,
                 "packed": int(packed),
                 "bit": bit,
             }
@@ -92,7 +94,7 @@ async def every_piece(dut, p_stall: float) -> None:
                 "valid": 1,
                 "code": int(ErrorCode.ADDRESS_RANGE),
                 "unit": int(Unit.WRITE_BACK),
-                "index": number,
+                "index": index,
                 "address": address,
             }
             inputs.append(

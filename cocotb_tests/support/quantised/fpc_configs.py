@@ -6,7 +6,7 @@ import dataclasses
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
-from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, EngineConfigs
+from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, WINOGRAD, EngineConfigs
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
@@ -64,10 +64,17 @@ BURST_CONFIGS: dict[str, Config] = {
 }
 BURST_CONFIGS["two, hands over"] = dataclasses.replace(BURST_CONFIGS["two"], hands_over=True)
 
-#: For proofs: bursts of two results, windows of three others, and windows of one.
+#: For proofs: bursts of two results, windows of three others, and windows of one. Or windows of two neighbours, which
+#: may take as many cycles as there can be, and one more.
 CHAIN_CONFIGS: dict[str, Config] = {
     "chains": dataclasses.replace(
         BURST_CONFIGS["two, hands over"],
         engines=EngineConfigs.of(MAC, FPC, DEPTHWISE, FPC=FpcConfig(8), DEPTHWISE=DepthwiseConfig(taps=1, chains=3)),
-    )
+    ),
+    "neighbours": dataclasses.replace(
+        _TINY,
+        array=ArrayConfig(lanes=8, columns=8, requant_lanes=1),
+        engines=EngineConfigs.of(MAC, FPC, WINOGRAD, FPC=FpcConfig(16)),
+        hands_over=True,
+    ),
 }
