@@ -15,7 +15,7 @@ from cocotb_coverage.coverage import CoverCross, CoverPoint, coverage_db, covera
 
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC, decode, find_engine, find_memory, specification_of
-from lutterfly.golden.isa import COMMAND_BYTES, CommandFields, Compute, Opcode
+from lutterfly.golden.isa import COMMAND_BYTES, CommandFields, Compute, Load
 from lutterfly.golden.memories import memories
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.golden.program.program import Program
@@ -91,7 +91,7 @@ def _fields(commands: bytes) -> Iterator[CommandFields]:
         yield decode(commands[start : start + COMMAND_BYTES])
 
 
-def _waits(fields: dict[str, int]) -> str:
+def _waits(fields: CommandFields) -> str:
     return WAITS[int(fields["wait"] > 0) + 2 * fields["after"]]
 
 
@@ -137,12 +137,13 @@ class _Before:
 def moved(program: Program) -> Iterator[Moved]:
     """The commands of an inference's DMA queue, in order."""
     before = "none"
-    for opcode, fields in _fields(program.cores[0].body.dma.commands):
-        if opcode.name not in TRANSFERS:
+    for fields in _fields(program.cores[0].body.dma.commands):
+        name = fields.opcode.name
+        if name not in TRANSFERS:
             continue
-        memory = find_memory(fields["memory"]).name if opcode is Opcode.LOAD else "FEATURE"
-        yield Moved(opcode.name, before, _waits(fields), memory, fields.get("folds", 1) > 1)
-        before = opcode.name
+        memory = find_memory(fields.memory).name if isinstance(fields, Load) else "FEATURE"
+        yield Moved(name, before, _waits(fields), memory, fields.get("folds", 1) > 1)
+        before = name
 
 
 def _size(count: int) -> str:
