@@ -17,15 +17,32 @@ _SHOWN_CHARACTERS = 40
 LATER = {"later": True}
 
 
-def to_plain(value: Any) -> Any:
-    """Convert a value to the JSON from which :func:`read` builds it again."""
+def to_plain(value: Any, blobs: bytearray | None = None) -> Any:
+    """Convert a value to the JSON from which :func:`read` builds it again.
+
+    Parameters
+    ----------
+    value : object
+        A dataclass, what it holds, or a class with a ``to_plain`` of its own.
+    blobs : bytearray, optional
+        Where bytes are put, if the value holds any: JSON says where they are.
+    """
     if hasattr(value, "to_plain"):
         return value.to_plain()
+    if isinstance(value, tuple):
+        return [to_plain(item, blobs) for item in value]
+    if isinstance(value, bytes):
+        if blobs is None:
+            raise TypeError("blobs must be given for a value with bytes")
+        blobs.extend(value)
+        return {"blob": [len(blobs) - len(value), len(value)]}
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return value
     values = {field: getattr(value, field.name) for field in dataclasses.fields(value)}
     return {
-        field.name: to_plain(own) for field, own in values.items() if field.metadata != LATER or own != _default(field)
+        field.name: to_plain(own, blobs)
+        for field, own in values.items()
+        if field.metadata != LATER or own != _default(field)
     }
 
 

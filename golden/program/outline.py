@@ -272,6 +272,9 @@ class Outline:
                 _within(f"outline.rows: layer of {row.name}", (number,), NONE, layers)
             if row.where not in ("accelerator", "host"):
                 raise ValueError(f"outline.rows: where of {row.name} must be accelerator or host, not {row.where}")
+        for one in self.tried:
+            _within("outline.tried: layers", (one.row_layers, one.channel_layers, one.wide_layers), 0, _MOST)
+            _within("outline.tried: cycles", (one.predicted_cycles, one.least_cycles), 0, _MOST)
 
 
 def _within(name: str, values: Iterable[int], first: int, end: int) -> None:

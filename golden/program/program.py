@@ -6,7 +6,6 @@ spilled tensors.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import struct
 import zlib
@@ -301,18 +300,7 @@ class Program:
     def to_bytes(self) -> bytes:
         """The program file: a header with checksum, JSON, and the binary parts."""
         blobs = bytearray()
-
-        def plain(value: object) -> object:
-            if isinstance(value, bytes):
-                blobs.extend(value)
-                return {"blob": [len(blobs) - len(value), len(value)]}
-            if dataclasses.is_dataclass(value):
-                return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-            if isinstance(value, tuple):
-                return [plain(item) for item in value]
-            return value
-
-        text = json.dumps(plain(self), separators=(",", ":")).encode()
+        text = json.dumps(records.to_plain(self, blobs), separators=(",", ":")).encode()
         checksum = zlib.crc32(text + blobs)
         return _HEAD.pack(MAGIC, registers.VERSION, self.config_hash, len(text), len(blobs), checksum) + text + blobs
 

@@ -45,6 +45,13 @@ def parts() -> tuple[Any, bytes]:
     return json.loads(data[HEAD.size : HEAD.size + size]), data[HEAD.size + size :]
 
 
+def test_a_file_from_before_the_plans_that_were_tried_is_read() -> None:
+    plain, blobs = copy.deepcopy(parts())
+    assert [one["is_taken"] for one in plain["outline"].pop("tried")] == [True]
+    found = Program.from_bytes(written(json.dumps(plain).encode(), blobs))
+    assert found.outline == dataclasses.replace(program().outline, tried=())
+
+
 def written(text: bytes, blobs: bytes = b"", config_hash: int | None = None) -> bytes:
     """A file with this content, and the checksum of it."""
     known = program().config_hash if config_hash is None else config_hash
@@ -237,6 +244,10 @@ def test_round_trip() -> None:
         (
             lambda: changed("outline", *CORE, "residences", 0, "read", value=[999]),
             r"program: outline.residences: \w+: compute must be from 0 to \d+, not 999",
+        ),
+        (
+            lambda: changed("outline", "tried", 0, "predicted_cycles", value=-1),
+            r"program: outline.tried: cycles must be from 0 to \d+, not -1",
         ),
         (
             lambda: changed("outline", *CORE, "blocks", 0, "tables", value={"blob": [0, 1]}),
