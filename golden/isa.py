@@ -11,7 +11,7 @@ import enum
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from .units import MOST_CORES, Queue
 
@@ -84,11 +84,14 @@ class Opcode(enum.IntEnum):
     BARRIER = 7
 
 
+Kind_co = TypeVar("Kind_co", bound="CommandFields", covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Format:
+class Format(Generic[Kind_co]):
     """Layout of one command, lowest field first, with its meaning for the manual."""
 
-    kind: type[CommandFields]
+    kind: type[Kind_co]
     fields: tuple[Field, ...]
     action: str
     notes: str
@@ -102,7 +105,7 @@ class Format:
         """The field of this name."""
         return next(field for field in self.fields if field.name == name)
 
-    def with_argument(self, engine: str, fields: tuple[Field, ...]) -> Format:
+    def with_argument(self, engine: str, fields: tuple[Field, ...]) -> Format[Compute]:
         """This format with the fields of an engine in place of ``argument``."""
         argument = self.field("argument")
         own = tuple(dataclasses.replace(field, lsb=field.lsb + argument.lsb) for field in fields)
@@ -114,9 +117,8 @@ class Format:
             slots=True,
             eq=False,
         )
-        return dataclasses.replace(
-            self, kind=kind, fields=(*(field for field in self.fields if field is not argument), *own)
-        )
+        left = (field for field in self.fields if field is not argument)
+        return Format(kind, (*left, *own), self.action, self.notes)
 
     def encode(self, **values: int) -> bytes:
         """Pack ``values`` into a command; fields that are not named are zero.
@@ -146,7 +148,7 @@ class Format:
             values[field.name] = value - (1 << field.width) if field.signed and value >> field.width - 1 else value
         return values
 
-    def read(self, command: bytes) -> CommandFields:
+    def read(self, command: bytes) -> Kind_co:
         """The fields of a command of this format."""
         return self.kind(**self.decode(command))
 
@@ -313,7 +315,7 @@ class Barrier(CommandFields):
 # The formats: where the fields lie, and what the commands do.
 
 
-def _format(kind: type[CommandFields], *, action: str, notes: str) -> Format:
+def _format(kind: type[Kind_co], *, action: str, notes: str) -> Format[Kind_co]:
     specs = ((field.name, field.metadata["width"], field.metadata["doc"]) for field in dataclasses.fields(kind))
     fields = place_fields(*specs, lsb=OPCODE_BITS)
     if fields_end(fields) > COMMAND_BITS:
@@ -394,7 +396,8 @@ BARRIER = _format(
     "not, is an illegal field. Where a core of it has ended, or ends before it is here, the run stops with BARRIER.",
 )
 
-FORMATS = {fmt.opcode: fmt for fmt in (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)}
+_ALL: tuple[Format[CommandFields], ...] = (END, SYNC, LOAD, STORE, FILL, COMPUTE, BARRIER)
+FORMATS = {fmt.opcode: fmt for fmt in _ALL}
 _OPCODES: dict[Queue, tuple[Opcode, ...]] = {
     Queue.DMA: (Opcode.END, Opcode.SYNC, Opcode.LOAD, Opcode.STORE, Opcode.FILL, Opcode.BARRIER),
     Queue.COMPUTE: (Opcode.END, Opcode.SYNC, Opcode.COMPUTE),

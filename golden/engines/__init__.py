@@ -83,7 +83,7 @@ def find_memory(code: int) -> LocalMemory:
     return known[code]
 
 
-def format_of(opcode: Opcode, engine: int) -> Format:
+def format_of(opcode: Opcode, engine: int) -> Format[CommandFields]:
     """The format of a command; of COMPUTE with the fields of its engine, which does not matter to others."""
     return find_engine(engine).format if opcode is Opcode.COMPUTE else FORMATS[opcode]
 
@@ -97,7 +97,7 @@ def decode(command: bytes) -> CommandFields:
         If there is no such opcode or engine.
     """
     opcode = Opcode(command[0] & (1 << OPCODE_BITS) - 1)
-    return format_of(opcode, COMPUTE.decode(command)["engine"]).read(command)
+    return format_of(opcode, COMPUTE.read(command).engine).read(command)
 
 
 class EngineConfigs(Mapping[Engine[Any], EngineConfig]):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ..isa import ARGUMENT_BITS, COMPUTE, Field, Format, fields_end
+from ..isa import ARGUMENT_BITS, COMPUTE, Compute, Field, Format, fields_end
 from ..memories import OWN_MEMORY, LocalMemory
 from .floorplan import ArrayWaits
 
@@ -124,7 +124,7 @@ class Engine(int, Generic[C]):
         return self
 
     @cached_property
-    def format(self) -> Format:
+    def format(self) -> Format[Compute]:
         """Of its COMPUTE commands, with its own fields in the argument."""
         return COMPUTE.with_argument(self.name, self.fields)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from ..config import Config
 from ..engines import find_memory
-from ..isa import Opcode
+from ..isa import Barrier, CommandFields, Compute, Fill, Load, Opcode, Store
 from ..memories import LocalMemory, memories
 from ..program.program import Queues
 from ..units import ErrorCode, Queue, Unit
@@ -117,36 +118,38 @@ class Core:
     def _may_begin(self, side: CommandQueue) -> bool:
         if side.done:
             return False
-        opcode, fields = side.peek()
-        if fields["wait"] > self._tokens[side.queue.peer, side.queue]:
+        fields = side.peek()
+        opcode = fields.opcode
+        if fields.wait > self._tokens[side.queue.peer, side.queue]:
             return False
-        if side.flights and (fields["after"] or opcode in (Opcode.END, Opcode.BARRIER)):
+        if side.flights and (fields.after or opcode in (Opcode.END, Opcode.BARRIER)):
             return False
         # Loads and fills share a unit; a store waits for them, and they for stores. No command passes a barrier.
         kinds = {_kind(flight.opcode) for flight in side.flights if flight.opcode is not Opcode.SYNC}
         return opcode in _NO_TRANSFERS or kinds <= {_kind(opcode)}
 
     def _begin(self, side: CommandQueue) -> None:
-        opcode, fields = side.peek()
-        self._tokens[side.queue.peer, side.queue] -= fields["wait"]
+        fields = side.peek()
+        opcode = fields.opcode
+        self._tokens[side.queue.peer, side.queue] -= fields.wait
         index = side.next
         side.next += 1
         if opcode is Opcode.END:
             side.done = True
-            self._tokens[side.queue, side.queue.peer] += fields["signal"]
+            self._tokens[side.queue, side.queue.peer] += fields.signal
             return
-        flight = Flight(index, opcode, fields, self.memories)
+        flight = Flight(index, fields, self.memories)
         if opcode is Opcode.COMPUTE:
             self._foresee(side, flight)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
             flight.memories = {memory: array.copy() for memory, array in self.memories.items()}
         try:
-            if opcode is Opcode.STORE:
+            if isinstance(fields, Store):
                 self._arena.begin_store(self._stored(fields))
-            elif opcode is Opcode.BARRIER:
-                self._check_group(fields["group"])
+            elif isinstance(fields, Barrier):
+                self._check_group(fields.group)
             elif opcode is not Opcode.SYNC:
-                memory, written = self._written_locally(opcode, fields)
+                memory, written = self._written_locally(fields)
                 begun = (flight.memories for flight in self._queues[side.queue.peer].flights)
                 for image in (self.memories, *(own for own in begun if own is not self.memories)):
                     poison(image[memory], written, self._rng)
@@ -161,7 +164,7 @@ class Core:
             check_fields(flight.fields, self.config)
         except CommandError as error:
             raise self._error(error, flight.index) from error
-        issued, flight.early = self._landings.foresee(flight.fields, after=bool(flight.fields["after"]))
+        issued, flight.early = self._landings.foresee(flight.fields, after=bool(flight.fields.after))
         self._landings.issue(flight.fields, issued)
         flight.complete = issued.complete
         while side.flights and side.flights[0].complete <= issued.begin:
@@ -187,25 +190,26 @@ class Core:
                 write_results(flight.fields, results, image, self.config)
             if self._observe is not None:
                 self._observe(self.number, flight.index, feature)
-        self._tokens[side.queue, side.queue.peer] += flight.fields["signal"]
+        self._tokens[side.queue, side.queue.peer] += flight.fields.signal
 
     def _check_group(self, group: int) -> None:
         if not group >> self.number & 1 or group >> self.config.cores:
             raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.BARRIER)
 
-    def _written_locally(self, opcode: Opcode, fields: dict[str, int]) -> tuple[LocalMemory, npt.NDArray[np.bool_]]:
+    def _written_locally(self, fields: CommandFields) -> tuple[LocalMemory, npt.NDArray[np.bool_]]:
         """Return the memory that a LOAD, FILL or COMPUTE writes, and the bytes of it."""
-        if opcode is Opcode.COMPUTE:
+        if isinstance(fields, Compute):
             return LocalMemory.FEATURE, written_bytes(fields, self.config)
         scratch = {memory: np.zeros_like(array) for memory, array in self.memories.items()}
-        if opcode is Opcode.FILL:
-            dma.fill({**fields, "value": 1}, scratch[LocalMemory.FEATURE])
+        if isinstance(fields, Fill):
+            dma.fill(dataclasses.replace(fields, value=1), scratch[LocalMemory.FEATURE])
             return LocalMemory.FEATURE, scratch[LocalMemory.FEATURE] != 0
+        assert isinstance(fields, Load), "what else writes a memory"
         dma.load(fields, np.ones_like(self._arena[self.number]), scratch, lanes=self.config.array.lanes)
-        memory = find_memory(fields["memory"])
+        memory = find_memory(fields.memory)
         return memory, scratch[memory] != 0
 
-    def _stored(self, fields: dict[str, int]) -> npt.NDArray[np.bool_]:
+    def _stored(self, fields: CommandFields) -> npt.NDArray[np.bool_]:
         """Return the bytes of the arena that a STORE writes."""
         scratch = np.zeros_like(self._arena[self.number])
         dma.store(fields, scratch, np.ones_like(self.memories[LocalMemory.FEATURE]))

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from .. import isa
 from ..config import Config
 from ..engines import find_engine, format_of
-from ..isa import COMMAND_BYTES, Opcode
+from ..isa import COMMAND_BYTES, CommandFields, Opcode
 from ..memories import LocalMemory
 from ..units import ErrorCode, Queue, Unit
 from .landings import EarlyReads
@@ -53,11 +53,15 @@ class Flight:
     """
 
     index: int
-    opcode: Opcode
-    fields: dict[str, int]
+    fields: CommandFields
     memories: Memories
     early: EarlyReads | None = None
     complete: int = 0
+
+    @property
+    def opcode(self) -> Opcode:
+        """Of the command."""
+        return self.fields.opcode
 
 
 @dataclass(eq=False)
@@ -86,9 +90,16 @@ class CommandQueue:
     next: int = 0
     done: bool = False
     flights: deque[Flight] = field(default_factory=deque)
+    _peeked: tuple[int, CommandFields] | None = None
 
-    def peek(self) -> tuple[Opcode, dict[str, int]]:
-        """Return opcode and fields of the next command, checked as the hardware's queue does."""
+    def peek(self) -> CommandFields:
+        """Return the fields of the next command, checked as the hardware's queue does."""
+        # It is asked for until it may begin.
+        if self._peeked is None or self._peeked[0] != self.next:
+            self._peeked = self.next, self._checked()
+        return self._peeked[1]
+
+    def _checked(self) -> CommandFields:
         command = self.commands[self.next * COMMAND_BYTES : (self.next + 1) * COMMAND_BYTES]
         if len(command) < COMMAND_BYTES:
             raise self.error(ErrorCode.PROGRAM_END, self.next)
@@ -96,15 +107,15 @@ class CommandQueue:
         if code not in isa.opcodes(self.queue, self.config.cores):
             raise self.error(ErrorCode.ILLEGAL_OPCODE, self.next)
         opcode = Opcode(code)
-        engine = isa.COMPUTE.decode(command)["engine"]
+        engine = isa.COMPUTE.read(command).engine
         if opcode is Opcode.COMPUTE and engine not in self.config.engines:
             raise self.error(ErrorCode.ILLEGAL_ENGINE, self.next)
         fmt = format_of(opcode, engine)
-        fields = fmt.decode(command)
+        fields = fmt.read(command)
         absent = self.config.engines[find_engine(engine)].absent_fields() if opcode is Opcode.COMPUTE else ()
         if fmt.encode(**{**fields, "reserved": 0, **dict.fromkeys(absent, 0)}) != command:
             raise self.error(ErrorCode.ILLEGAL_FIELD, self.next)
-        return opcode, fields
+        return fields
 
     def error(self, code: ErrorCode, index: int) -> MachineError:
         """Return an error that the queue itself finds at one of its commands."""

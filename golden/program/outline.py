@@ -206,7 +206,8 @@ class Tried:
     wide_layers : int
         Layers whose windows compute several pixels.
     predicted_cycles : int
-        Of an inference; 0 where it was not predicted, because it needs too much, or takes ``least_cycles`` at least.
+        Of an inference, of one core alone where each has samples of its own; 0 where it was not predicted, because it
+        needs too much, or takes ``least_cycles`` at least.
     least_cycles : int
         The steps of its array, where these alone are no less than the cycles of another way; else 0.
     refused : str

@@ -6,10 +6,11 @@ later, and the next window in the same place.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..isa import COMMAND_BYTES, END, LOAD
+from ..isa import COMMAND_BYTES, END, LOAD, Load
 from ..units import Queue
 from .program import Program, QueueProgram, Queues
 
@@ -66,7 +67,7 @@ def stages(program: Program, arena_bytes: int) -> tuple[Stage, ...]:
     return tuple(_window(program, loads, start, start + window) for start in starts)
 
 
-def _loads(program: Program, core: int) -> list[dict[str, int]]:
+def _loads(program: Program, core: int) -> list[Load]:
     """The fields of each LOAD of a core's prologue."""
     dma, compute = (program.cores[core].prologue[queue].commands for queue in Queue)
     if compute != END.encode() or not all(_loads_constants(program, command) for command in _commands(dma)):
@@ -74,7 +75,7 @@ def _loads(program: Program, core: int) -> list[dict[str, int]]:
             "program.prologue must do nothing but load constants, for an arena that does not hold all of them; "
             "compile the model again"
         )
-    return [LOAD.decode(command) for command in _commands(dma)]
+    return [LOAD.read(command) for command in _commands(dma)]
 
 
 def _commands(queue: bytes) -> Iterator[bytes]:
@@ -83,21 +84,26 @@ def _commands(queue: bytes) -> Iterator[bytes]:
 
 
 def _loads_constants(program: Program, command: bytes) -> bool:
-    fields = LOAD.decode(command)
-    place = fields["external"] - program.constants_address
-    plain = LOAD.encode(
-        **{name: fields[name] for name in ("external", "local", "memory", "piece_bytes")},
-        **dict.fromkeys(("row_pieces", "rows", "folds"), 1),
+    load = LOAD.read(command)
+    place = load.external - program.constants_address
+    plain = Load(
+        external=load.external,
+        local=load.local,
+        memory=load.memory,
+        row_pieces=1,
+        piece_bytes=load.piece_bytes,
+        rows=1,
+        folds=1,
     )
     return (
-        command == plain
+        command == LOAD.encode(**plain)
         and place >= 0
         and place % CUT_BYTES == 0
-        and place + fields["piece_bytes"] <= len(program.constants)
+        and place + load.piece_bytes <= len(program.constants)
     )
 
 
-def _window(program: Program, loads: list[list[dict[str, int]]], start: int, stop: int) -> Stage:
+def _window(program: Program, loads: list[list[Load]], start: int, stop: int) -> Stage:
     """The stage that loads the constants from byte ``start`` to byte ``stop``: those first, then the commands."""
     constants = program.constants[start:stop]
     address = -(-len(constants) // COMMAND_BYTES) * COMMAND_BYTES
@@ -111,14 +117,15 @@ def _window(program: Program, loads: list[list[dict[str, int]]], start: int, sto
     return _stage(0, constants, cores)
 
 
-def _parts(loads: list[dict[str, int]], start: int, stop: int) -> Iterator[bytes]:
+def _parts(loads: list[Load], start: int, stop: int) -> Iterator[bytes]:
     """LOADs of what lies between two addresses, from the arena's start on."""
-    for fields in loads:
-        first, last = fields["external"], fields["external"] + fields["piece_bytes"]
+    for load in loads:
+        first, last = load.external, load.external + load.piece_bytes
         begin, end = max(first, start), min(last, stop)
         if begin < end:
-            part = {"external": begin - start, "local": fields["local"] + begin - first, "piece_bytes": end - begin}
-            yield LOAD.encode(**{**fields, **part})
+            local = load.local + begin - first
+            part = dataclasses.replace(load, external=begin - start, local=local, piece_bytes=end - begin)
+            yield LOAD.encode(**part)
 
 
 def _stage(address: int, constants: bytes, cores: list[Queues]) -> Stage:

@@ -129,9 +129,7 @@ def compute_fields(
     """
     loops = (*windows, tiles.loop) if job.tile_inner else (tiles.loop, *windows)
     outer, middle, inner = loops
-    kind = engine.format.kind
-    assert issubclass(kind, Compute), "the commands of an engine"
-    return kind(
+    return engine.format.kind(
         engine=engine,
         outer=outer.count,
         middle=middle.count,
