@@ -12,6 +12,7 @@ from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, EngineConfigs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.network import Network
+from lutterfly.host.compiler.operation import Command
 from lutterfly.host.compiler.passes import PASSES, run
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Convolution, Graph, Window
@@ -99,6 +100,11 @@ def without_zeros(graph: Graph) -> Graph:
         if isinstance(layer, Convolution):
             layer.weights[layer.weights == 0] = 1
     return graph
+
+
+def computes(plan: Plan, index: int) -> list[Command]:
+    """The commands of a layer."""
+    return [command for job in plan.computes for command in job if command.layer == index]
 
 
 def planned(graph: Graph, config: Config, *, wide: bool = True) -> Plan:

@@ -17,6 +17,7 @@ from cocotb_tests.support.oracles.kept import PATIENT, kept
 from cocotb_tests.support.quantised.few_outputs import (
     ARRAYS,
     array,
+    computes,
     first_layer,
     name_of,
     neighbours,
@@ -31,8 +32,7 @@ from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, encode, plan_graph
 from lutterfly.host.compiler.lower import wide_windows
-from lutterfly.host.compiler.operation import Command, Job
-from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.operation import Job
 from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
 from lutterfly.host.session.verify import verify
@@ -42,10 +42,6 @@ from lutterfly.host.session.verify import verify
 def widest(monkeypatch: pytest.MonkeyPatch) -> None:
     """As many pixels in a window as possible, whatever they cost."""
     monkeypatch.setattr(wide_windows, "_cost", lambda operation, target: -operation.pixels)
-
-
-def computes(plan: Plan, index: int) -> list[Command]:
-    return [command for job in plan.computes for command in job if command.layer == index]
 
 
 @pytest.mark.regress

@@ -9,7 +9,7 @@ import pytest
 
 from cocotb_tests.support.oracles.execution import differing_bytes
 from cocotb_tests.support.oracles.measured import measure
-from cocotb_tests.support.quantised.few_outputs import array, name_of, planned, without_zeros
+from cocotb_tests.support.quantised.few_outputs import array, computes, name_of, planned, without_zeros
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from cocotb_tests.support.quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
 from cocotb_tests.support.sweeps import sweep
@@ -23,7 +23,7 @@ from lutterfly.host.compiler import compile_graph, encode, plan_graph
 from lutterfly.host.compiler.lower import wide_windows, winograd
 from lutterfly.host.compiler.lower.convolution import ConvolutionOperation
 from lutterfly.host.compiler.lower.winograd import WinogradOperation
-from lutterfly.host.compiler.operation import Command, Job
+from lutterfly.host.compiler.operation import Job
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.graph import Window
 from lutterfly.host.program import SpreadBy
@@ -43,10 +43,6 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def of_plan(plan: Plan) -> list[WinogradOperation]:
     return [operation for operation in plan.operations if isinstance(operation, WinogradOperation)]
-
-
-def computes(plan: Plan, index: int) -> list[Command]:
-    return [command for job in plan.computes for command in job if command.layer == index]
 
 
 @pytest.mark.regress
