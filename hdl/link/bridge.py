@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
+from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
@@ -15,7 +16,7 @@ from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operat
 from ..bus.axi import Response, axi4_lite_signature
 from ..memories.arena import HostSignature
 from ..parts.fifo import Slot, push_signature
-from .cobs import CobsEncoder, Crc32, plain_layout
+from .cobs import CobsEncoder, plain_layout
 from .frames import BUFFER_LATENCY, CHECK_LATENCY, AnswerKind, AnswerSender, FrameIntake, RequestCheck
 from .uart import received_layout
 
@@ -323,7 +324,9 @@ class Bridge(wiring.Component):
         m = Module()
         m.submodules.intake = intake = FrameIntake()
         m.submodules.check = check = RequestCheck(arena_bytes=self.arena_bytes, register_bits=self.register_bits)
-        m.submodules.crc = crc = Crc32()
+        # Begun anew by a reset: `start` puts a multiplexer before each of its sums, half as many look-up tables again.
+        begins_crc = Signal()
+        m.submodules.crc = crc = ResetInserter(begins_crc)(CRC32_ISO_HDLC().create())
         m.submodules.port = port = RegisterPort(self.register_bits)
         m.submodules.walk = walk = ArenaWalk(self.address_bits)
         identity = Identity(LINK_VERSION, self.clock_hz, self.arena_bytes, MAX_DATA, 0).pack()
@@ -360,7 +363,7 @@ class Bridge(wiring.Component):
             walk.length.eq(header.length),
             walk.buffered.eq(intake.buffered),
             intake.place.eq(walk.place),
-            intake.crc.eq(crc.value),
+            intake.matches.eq(crc.match_detected),
             intake.status.eq(state.status),
             intake.shifts.eq(sender.shifts),
             sender.byte.eq(header.as_value()),
@@ -376,23 +379,23 @@ class Bridge(wiring.Component):
                     m.d.comb += intake.length.eq(length)
             with m.Case(AnswerKind.ARENA):
                 m.d.comb += intake.length.eq(header.length)
-        self._elaborate_control(m, state)
+        self._elaborate_control(m, state, begins_crc)
         return m
 
-    def _elaborate_control(self, m: Module, state: SimpleNamespace) -> None:
+    def _elaborate_control(self, m: Module, state: SimpleNamespace, begins_crc: Signal) -> None:
         parts = m.submodules
         intake, check, crc, walk, sender = parts.intake, parts.check, parts.crc, parts.walk, parts.sender
         wait = Signal(range(CHECK_LATENCY + 1))
         summing, begins_sum = Signal(), Signal()
         # Of what the CRC is: in turns, of the frame, of the arena, and of the answer.
         m.d.comb += [
-            crc.clear.eq(intake.begin | sender.clear | begins_sum),
+            begins_crc.eq(intake.begin | sender.clear | begins_sum),
             crc.valid.eq(intake.content.valid | sender.content.valid | summing & walk.byte.valid),
-            crc.byte.eq(
+            crc.data.eq(
                 Mux(intake.listens, intake.content.payload, Mux(summing, walk.byte.payload, sender.content.payload))
             ),
             walk.ask.eq(sender.ask | summing),
-            sender.word.eq(crc.value),
+            sender.word.eq(crc.crc),
         ]
         cycles = Signal(32)
         m.d.sync += cycles.eq(cycles + 1)

@@ -14,7 +14,7 @@ from ...golden.link.frames import CRC_BYTES, FIELDS, HEADER_BYTES, LEAST_BYTES
 from ...golden.link.operations import MAX_DATA, RULES, WORD_BYTES, Counts, Operation, Status
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.fifo import push_signature
-from .cobs import RESIDUE, CobsDecoder, plain_layout
+from .cobs import CobsDecoder, plain_layout
 from .uart import received_layout
 
 __all__ = [
@@ -47,7 +47,7 @@ class FrameIntake(wiring.Component):
     stands in here until ``begin``. Bytes that come while a request is carried out are lost. If the last of them was no
     delimiter, so is what follows, up to the next one.
 
-    Bytes come four cycles apart at least. No combinational path, but from ``crc`` on, into registers.
+    Bytes come four cycles apart at least. No combinational path, but from ``matches`` on, into registers.
 
     Members
     -------
@@ -58,8 +58,8 @@ class FrameIntake(wiring.Component):
         The next frame begins: what is here of the last one is forgotten.
     content : Out(push_signature of 8 bits)
         What the CRC is of, its own four bytes after it; ``begin`` clears it.
-    crc : In(32)
-        Of this content, a cycle later.
+    matches : In(1)
+        Whether the last four bytes of this content are the CRC of those before them, a cycle later.
     frame : Out(push_signature of one bit)
         The end of a frame, and whether it is good.
     header : Out(header_layout), data_bytes : Out(signed)
@@ -81,7 +81,7 @@ class FrameIntake(wiring.Component):
                 "listens": In(1),
                 "begin": In(1),
                 "content": Out(push_signature(8)),
-                "crc": In(32),
+                "matches": In(1),
                 "frame": Out(push_signature(1)),
                 "header": Out(header_layout()),
                 "data_bytes": Out(signed(ceil_log2(MAX_DATA) + 2), init=-LEAST_BYTES),
@@ -130,7 +130,7 @@ class FrameIntake(wiring.Component):
         m.d.sync += [
             self.frame.valid.eq(ends),
             self.frame.payload.eq(
-                ~decoded.damaged & (self.data_bytes >= 0) & (self.data_bytes <= MAX_DATA) & (self.crc == RESIDUE)
+                ~decoded.damaged & (self.data_bytes >= 0) & (self.data_bytes <= MAX_DATA) & self.matches
             ),
         ]
         with m.If(comes):

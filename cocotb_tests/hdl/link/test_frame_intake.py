@@ -16,7 +16,7 @@ from lutterfly.golden.link.operations import MAX_DATA
 from lutterfly.hdl.link.frames import BUFFER_LATENCY, FrameIntake, header_layout
 
 INPUTS = {
-    **dict.fromkeys(("received__valid", "received__payload", "begin", "crc", "place"), 0),
+    **dict.fromkeys(("received__valid", "received__payload", "begin", "matches", "place"), 0),
     **dict.fromkeys(("answers", "status", "length", "shifts"), 0),
     "listens": 1,
 }
@@ -47,7 +47,7 @@ class Intake:
             if dut.frame__valid.value == 1:
                 self.frames.append(int(dut.frame__payload.value))
             await RisingEdge(dut.clk)
-            dut.crc.value = zlib.crc32(self.content)
+            dut.matches.value = zlib.crc32(self.content[:-4]).to_bytes(4, "little") == self.content[-4:]
 
     async def send(self, line: bytes, errors: tuple[int, ...] = ()) -> None:
         for place, byte in enumerate(line):
