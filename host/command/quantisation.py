@@ -46,44 +46,36 @@ def quantize(
     """Quantise a float model, and say whether the accelerator runs the result."""
     from ..model.mac_share import mac_share
     from ..model.runtime import silence_others
-    from ..model.whole_samples import with_axis
-    from ..quantize import float_model, layer_errors, static_quantisation
+    from ..quantize import layer_errors, static_quantisation
     from ..quantize.calibration import split
-    from ..quantize.float_model import check_batch, in_float32
+    from ..quantize.float_model import read_with_samples
 
     silence_others()
     found = find_config(config)
     file, target = read_model_file(model), output or model.with_name(f"{model.stem}_int8.onnx")
-    samples, others = load_archive(calibrate), load_archive(test) if test else None
+    samples = [(str(path), load_archive(path)) for path in (calibrate, test) if path]
     check_writable(target)
     if plot:
         _check_plot(plot, (model, calibrate, test, target))
     for other, kind in ((model, "the model"), (calibrate, "the samples"), (test, "the samples")):
         if other and target.resolve() == other.resolve():
             raise ValueError(f"output must be another file than {kind}, not {target}")
-    file, was_half, (samples, *rest) = in_float32(file, str(model), samples, others)
-    others = rest[0] if rest else None
-    file = with_axis(file)
-    prepared = float_model.read_float_model(file, str(model))
-    samples = float_model.check_samples(file, samples, str(calibrate))
-    check_batch(file, samples, str(model))
-    if others is not None:
-        others = float_model.check_samples(file, others, str(test))
-    parts = split(samples, others, str(calibrate))
+    given = read_with_samples(file, str(model), *samples)
+    parts = split(given.samples[0], given.samples[1] if test else None, str(calibrate))
     quantised = static_quantisation.quantize_checked(
-        prepared, parts.calibrating, name=str(model), overrides={}, progress=progress
+        given.model, parts.calibrating, name=str(model), overrides={}, progress=progress
     )
     opened = quantised.model
     write_whole(target, quantised.file.data)
-    errors = static_quantisation.relative_errors(file, opened, parts.judging, progress)
+    errors = static_quantisation.relative_errors(given.file, opened, parts.judging, progress)
     layers, warnings = [], [*parts.warnings]
     if per_layer or plot or max(errors.values(), default=0) >= _WARNED:
         layers = layer_errors.layer_errors(quantised.prepared, opened.proto, parts.judging, progress)
         warnings += _inaccurate(errors, layers)
     text, values = _quantised(target, quantised, errors, parts, warnings)
-    if was_half:
+    if given.was_half:
         text = ["float16 and bfloat16 were made float32 first: inputs and outputs of the result are float32", *text]
-    values["was_half"] = was_half
+    values["was_half"] = given.was_half
     if per_layer or plot:
         more, shown = _layer_by_layer(model.name, layers, parts.judges, plot)
         text, values = text + more, values | shown

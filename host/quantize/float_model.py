@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from ..model.executed import open_session
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
 from ..model.runtime import RUNTIME_ERRORS
+from ..model.whole_samples import with_axis
 from .names import rename_shapes
 from .rewriting import WRITTEN_OUT, Rewritten, rewrite
 from .rewriting.float_graph import normalised_rows
@@ -29,6 +31,55 @@ from .rewriting.normalisation import as_instances
 _OPSET = 13
 #: The first whose Resize has a choice of coordinates.
 _COORDINATES = 11
+
+
+@dataclass(frozen=True)
+class FloatModel:
+    """A float model and samples for it, both checked.
+
+    Attributes
+    ----------
+    file : Model
+        In float32, its samples along the first axis, see :mod:`~lutterfly.host.model.whole_samples`.
+    model : ModelProto
+        The same, to be changed.
+    samples : list of dict of str to array
+        In float32, the first axis counts them.
+    was_half : bool
+        Whether anything was float16 or bfloat16.
+    """
+
+    file: Model
+    model: onnx.ModelProto
+    samples: list[dict[str, np.ndarray]]
+    was_half: bool
+
+
+def read_with_samples(given: Model, name: str, *samples: tuple[str, Mapping[str, np.ndarray]]) -> FloatModel:
+    """Read a float model with one or more sets of samples; the first one tells whether its first axis counts samples.
+
+    Parameters
+    ----------
+    given : Model
+    name : str
+        What messages call it.
+    samples : tuple of (str, mapping of str to array)
+        What messages call a set, and every input by name.
+
+    Raises
+    ------
+    ModelError
+        If the file is no ONNX model that ONNX Runtime runs, is quantised already, has a dynamic dimension beside the
+        batch, or if its first axis is no batch.
+    ValueError
+        If a name, a shape, a type or a value of the samples is wrong.
+    """
+    file, was_half, arrays = in_float32(given, name, *(one for _, one in samples))
+    file = with_axis(file)
+    model = read_float_model(file, name)
+    checked = [check_samples(file, array, origin) for (origin, _), array in zip(samples, arrays, strict=True)]
+    check_batch(file, checked[0], name)
+    return FloatModel(file, model, checked, was_half)
 
 
 def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) -> dict[str, np.ndarray]:
@@ -135,7 +186,7 @@ _TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision")
 
 
 def in_float32(
-    model: Model, name: str, samples: Mapping[str, np.ndarray], *others: Mapping[str, np.ndarray] | None
+    model: Model, name: str, *samples: Mapping[str, np.ndarray]
 ) -> tuple[Model, bool, list[dict[str, np.ndarray]]]:
     """A model and its samples with float32 wherever they have float16 or bfloat16.
 
@@ -144,7 +195,7 @@ def in_float32(
     model : Model
     name : str
         What messages call it.
-    samples, others : mapping of str to array, or None
+    samples : mapping of str to array
 
     Returns
     -------
@@ -160,7 +211,7 @@ def in_float32(
         If the file is no ONNX model.
     """
     check_file(model, name)
-    given = [dict(each) for each in (samples, *others) if each is not None]
+    given = [dict(each) for each in samples]
     proto = model.copy()
     if not _widen(proto):
         return model, False, given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import difflib
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -22,10 +23,10 @@ from ..frontend.fragments import LAYOUT
 from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
-from ..model.model_graph import QUANTISER, computed_tensors, expose
+from ..model.model_graph import QUANTISER, computed_tensors, expose, tensor_names
 from ..model.runtime import plain_session
 from ..model.whole_samples import mark, with_axis, without_axis
-from .float_model import check_batch, check_samples, dynamic_batches, free_batch, in_float32, prepare, read_float_model
+from .float_model import dynamic_batches, free_batch, prepare, read_with_samples
 from .names import Names
 from .outputs import quantise_outputs
 from .pointwise import limiting_nodes, lost_nodes, pointwise_nodes
@@ -108,14 +109,18 @@ def quantize(
         If the file is no ONNX model that ONNX Runtime runs, is quantised already, has a dynamic dimension beside the
         batch, or if its first axis is no batch.
     ValueError
-        If a name, a shape, a type or a value of the samples is wrong.
+        If a name, a shape, a type or a value of the samples is wrong, or if ``overrides`` name a tensor that the model
+        does not have.
     """
-    file, _, (samples,) = in_float32(Model(data), name, samples)
-    file = with_axis(file)
-    model = read_float_model(file, name)
-    samples = check_samples(file, samples, origin)
-    check_batch(file, samples, name)
-    return quantize_checked(model, samples, name=name, overrides=overrides or {}, progress=progress).file.data
+    given = read_with_samples(Model(data), name, (origin, samples))
+    known = set(tensor_names(given.model.graph))
+    for tensor in overrides or {}:
+        if tensor not in known:
+            near = difflib.get_close_matches(tensor, known, 1)
+            hint = f"did you mean '{near[0]}'?" if near else "take it out"
+            raise ValueError(f"overrides must name tensors of {name}, which has no '{tensor}'; {hint}")
+    (checked,) = given.samples
+    return quantize_checked(given.model, checked, name=name, overrides=overrides or {}, progress=progress).file.data
 
 
 def quantize_checked(
@@ -126,7 +131,7 @@ def quantize_checked(
     overrides: Mapping[str, tuple[float, int]],
     progress: Progress,
 ) -> Quantised:
-    """Quantise what :func:`read_float_model` gives, with what :func:`check_samples` accepts; as :func:`quantize`.
+    """Quantise what :func:`read_with_samples` gives; as :func:`quantize`.
 
     Raises
     ------

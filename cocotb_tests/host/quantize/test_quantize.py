@@ -476,6 +476,14 @@ def test_scales_that_are_known_are_kept() -> None:
     assert found.items() >= known.items()
 
 
+@pytest.mark.parametrize(("tensor", "hint"), [("imag", "did you mean 'image'?"), ("somewhere else", "take it out")])
+def test_scales_of_a_tensor_that_is_not_there_are_refused(tensor: str, hint: str) -> None:
+    samples = {"image": np.zeros((2, *IMAGE), np.float32)}
+    message = f"overrides must name tensors of net, which has no '{tensor}'; {hint}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        quantize(cnn(), samples, name="net", overrides={"image": (0.125, -3), tensor: (0.25, 17)})
+
+
 @pytest.mark.parametrize("operator", ["Relu", "Clip"])
 def test_an_output_keeps_what_is_cut_behind_it(operator: str) -> None:
     text = f"""<ir_version: 8, opset_import: ["" : 17]> g (float[n, 3, 6, 6] x) => (float c, float y)
