@@ -264,8 +264,8 @@ Device = Annotated[
         "--device",
         metavar=FORMS.replace(" or ", "|"),
         show_default=False,
-        help="A board at a serial port, as uart:/dev/ttyUSB0, or its twin; or an accelerator on this machine's bus, as "
-        "uio:/dev/uio0,/dev/udmabuf0; by default the accelerator is simulated.",
+        help="A board at a serial port, as uart:/dev/ttyUSB0, or its twin; or (experimental) an accelerator on this "
+        "machine's bus, as uio:/dev/uio0,/dev/udmabuf0; by default the accelerator is simulated.",
     ),
 ]
 

@@ -9,14 +9,15 @@ from typing import Self
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
+from ..experimental import uio
+from ..experimental.uio import SCHEME as MAPPED
+from ..experimental.uio import UioTransport
 from ..files.configuration import find_config
 from ..program import Outcome, Speed, SpreadBy
 from ..session.loading import Given, Loaded, load, load_outcome
-from ..transports import link, uio
+from ..transports import link
 from ..transports.link import SCHEME as SERIAL
 from ..transports.link import LinkTransport, configuration_of
-from ..transports.uio import SCHEME as MAPPED
-from ..transports.uio import UioTransport
 
 # What `--device` names: a board at a serial port, or an accelerator on this machine's own bus.
 

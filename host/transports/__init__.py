@@ -1,1 +1,1 @@
-"""Transports to an accelerator: the serial link to a board, its simulated twin, and Linux UIO on this machine."""
+"""Transports to an accelerator: the serial link to a board, and its simulated twin."""

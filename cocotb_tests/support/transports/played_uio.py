@@ -13,7 +13,7 @@ import numpy as np
 from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
-from lutterfly.host.transports.uio import Registers
+from lutterfly.host.experimental.uio import Registers
 
 PAGE = 4096
 ADDRESS = 0x1F40_0000

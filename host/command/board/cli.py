@@ -29,9 +29,15 @@ def register(app: typer.Typer) -> None:
 
 def verilog(
     output: Annotated[Path, typer.Option("--output", "-o", help="The Verilog file.", show_default=False)],
-    core: Annotated[bool, typer.Option("--core", help="Also write a core file for FuseSoC beside it.")] = False,
+    core: Annotated[
+        bool, typer.Option("--core", help="Experimental: also write a core file for FuseSoC beside it.")
+    ] = False,
     vivado: Annotated[
-        bool, typer.Option("--vivado", help="Also write a Tcl script beside it, with which Vivado puts it into a Zynq.")
+        bool,
+        typer.Option(
+            "--vivado",
+            help="Experimental, no Vivado has run it: also write a Tcl script beside it, which puts it into a Zynq.",
+        ),
     ] = False,
     trace: Annotated[
         bool, typer.Option("--trace", help="With pins that tell a simulator what happens inside.")

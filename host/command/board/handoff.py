@@ -60,7 +60,7 @@ def verilog(output: Path, config: Config, progress: Progress, *, core: bool, viv
     ValueError
         If one of them cannot be written.
     """
-    from ...handoff import cores
+    from ...experimental import cores
 
     kinds = {"core": (core, "the core file for FuseSoC", cores.core_text)}
     kinds["tcl"] = (vivado, "the script for Vivado", cores.script)

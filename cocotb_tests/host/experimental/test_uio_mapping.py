@@ -11,7 +11,7 @@ import pytest
 
 from cocotb_tests.support.transports.played_uio import ADDRESS, PAGE, Board
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.transports.uio import Buffer, Registers, UioError, open_device
+from lutterfly.host.experimental.uio import Buffer, Registers, UioError, open_device
 
 
 @pytest.fixture

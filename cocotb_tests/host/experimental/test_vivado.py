@@ -14,7 +14,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.command import main
-from lutterfly.host.handoff import cores
+from lutterfly.host.experimental import cores
 
 tkinter = pytest.importorskip("tkinter", reason="Python here has no interpreter of Tcl")
 

@@ -15,9 +15,9 @@ from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
 from lutterfly.host.driver.driver import AcceleratorError, HardwareError
+from lutterfly.host.experimental import uio as module
+from lutterfly.host.experimental.uio import UioTransport, open_device
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.host.transports import uio as module
-from lutterfly.host.transports.uio import UioTransport, open_device
 
 CONFIG = PRESETS["tiny"]
 IMAGES = 3

@@ -35,7 +35,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.driver import Driver
-from lutterfly.host.handoff.litex_module import add_accelerator
+from lutterfly.host.experimental.litex_module import add_accelerator
 from lutterfly.host.session import InferenceSession
 
 CONFIG = PRESETS["tiny"]
@@ -177,7 +177,7 @@ def test_an_arena_on_the_chip_is_refused(tmp_path: Path) -> None:
 
 
 def test_without_litex_it_says_what_installs_it() -> None:
-    code = "import sys; sys.modules['litedram'] = None; import lutterfly.host.handoff.litex_module"
+    code = "import sys; sys.modules['litedram'] = None; import lutterfly.host.experimental.litex_module"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "an SoC of LiteX needs litex, litedram, which are not installed; run: " in done.stderr
