@@ -18,11 +18,11 @@ from ...golden.units import WITH_ADDRESS, ErrorCode, Queue, Unit, remedy
 from . import ports
 from .transport import Run, Transport
 
-# What the driver raises.
+# Errors of the driver.
 
 
 class HardwareError(RuntimeError):
-    """The device that answers is no accelerator of the expected version and configuration."""
+    """The device is not an accelerator of the expected version and configuration."""
 
 
 class AcceleratorError(RuntimeError):
@@ -31,17 +31,17 @@ class AcceleratorError(RuntimeError):
     Attributes
     ----------
     code : ErrorCode
-        Why; ``NONE`` if the accelerator does not answer in time.
+        The error; ``NONE`` if the accelerator does not answer in time.
     unit : Unit
-        Where.
+        The unit that stopped.
     index : int
-        Of the command in its queue.
+        The command's index in its queue.
     address : int
         Address out of range, or external address of the failed burst; 0 where there is none.
     command : str
-        What the command was, in words.
+        A description of the command.
     core : int
-        The core that it is of.
+        The core that stopped.
     """
 
     def __init__(
@@ -64,33 +64,33 @@ class AcceleratorError(RuntimeError):
         self.core = core
 
 
-# Control: the registers of the accelerator behind a transport, by name; its identity, starts and resets.
+# Control of the accelerator at a transport: its registers by name, its identity, starts and resets.
 
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
-#: Of several cores.
+#: Registers that exist with several cores only.
 CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
 
-#: Polls of STATUS, each after twice the time that a soft reset takes, until it must be over.
+#: Polls of STATUS, each after twice the time that a soft reset takes, until it must have ended.
 _RESET_POLLS = 10
-#: A run that its watchdog does not stop moves on, however slowly: this bounds it.
+#: A bound of the runs that their watchdog does not stop because they make slow progress.
 _CYCLES_AT_LEAST, _TIMES_PREDICTED = 2_000_000, 100
 
 
 def cycle_limit(program: Program) -> int:
-    """How many cycles a driver waits for the end of a run of this program."""
+    """Return the time-out, in cycles, of a run of this program."""
     return max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
 
 
 class Control:
     """The registers of one accelerator.
 
-    Whoever uses it holds ``transport.exclusive()``, but for :meth:`check_identity`.
+    Callers hold ``transport.exclusive()``, but for :meth:`check_identity`.
 
     Parameters
     ----------
     transport : Transport
     config : Config
-        What the hardware must have been generated from.
+        The configuration that the hardware must have.
     """
 
     def __init__(self, transport: Transport, config: Config):
@@ -111,17 +111,17 @@ class Control:
                 raise HardwareError(f"{name} must be {expected:#010x}, not {found:#010x}; {advice}")
 
     def set_up(self, cores: Sequence[Queues], watchdog_cycles: int) -> None:
-        """Write what a run of all cores needs, which ends with an interrupt, before it is started."""
+        """Write the registers for a run of all cores, which ends with an interrupt."""
         settings = {"EXTERNAL_BASE": self._transport.arena_base}
         for number, queues in enumerate(cores):
             settings |= {core_name(f"{queue.name}_PROGRAM", number): queues[queue].address for queue in Queue}
             settings |= {core_name(f"{queue.name}_COMMANDS", number): len(queues[queue]) for queue in Queue}
         settings |= {"WATCHDOG": watchdog_cycles, "INTERRUPT_ENABLE": 1}
-        # What is written again counts as changed: the hardware would fetch commands that it still holds.
+        # Only changed values are written, as a write makes the hardware fetch commands again that it still holds.
         state = self._transport.state
         for name, value in settings.items():
             if state.settings.get(name) != value:
-                # Unknown if the write fails.
+                # The value is unknown if the write fails.
                 state.settings.pop(name, None)
                 self.write(name, value)
                 state.settings[name] = value
@@ -132,12 +132,12 @@ class Control:
         self.write("CONTROL", registers.CONTROL_START)
 
     def reset(self) -> None:
-        """Reset the core, and wait for the end of it.
+        """Reset the core, and wait until the reset has ended.
 
         Raises
         ------
         AcceleratorError
-            If it does not end.
+            If the reset does not end.
         """
         state, cycles_per_poll = self._transport.state, 2 * reset_cycles(self._config)
         state.program, state.must_reset = None, True
@@ -155,13 +155,13 @@ class Control:
         )
 
     def counters(self) -> list[dict[str, int]]:
-        """The performance counters of each core, by their names in lower case."""
+        """Return the performance counters of each core, by their names in lower case."""
         cores = range(self._config.cores)
         names = COUNTERS if len(cores) == 1 else CLUSTER_COUNTERS
         return [{name.lower(): self.read(name, core) for name in names} for core in cores]
 
     def read(self, name: str, core: int = 0) -> int:
-        """The value of a register, of a core's own if it has one."""
+        """Return the value of a register, of the core's own if each core has one."""
         return self._transport.read_register(self._registers[core_name(name, core)].address)
 
     def write(self, name: str, value: int) -> None:
@@ -169,27 +169,27 @@ class Control:
         self._transport.write_register(self._registers[name].address, value)
 
 
-# Why a run stopped: what the error registers say, in words, with the command and a remedy.
+# Reports of stopped runs: the error registers in words, with the command and a remedy.
 
-#: The queue whose command a unit executes.
+#: The queue of each unit's commands.
 _QUEUES = dict.fromkeys((Unit.DMA_QUEUE, Unit.LOAD, Unit.STORE, Unit.FILL, Unit.BARRIER), Queue.DMA) | dict.fromkeys(
     (Unit.COMPUTE_QUEUE, Unit.FETCH, Unit.WRITE_BACK), Queue.COMPUTE
 )
 
 
 def stopped(program: Program, cores: Sequence[Queues], core: int, word: int, address: int) -> AcceleratorError:
-    """The error that the registers ERROR and ERROR_ADDRESS of a core tell of.
+    """Return the error of the registers ERROR and ERROR_ADDRESS of a core.
 
     Parameters
     ----------
     program : Program
-        What runs.
+        The program that ran.
     cores : sequence of Queues
         The prologue or the body of each core.
     core : int
-        The core that has stopped first.
+        The core that stopped first.
     word, address : int
-        Its two registers.
+        The values of the two registers.
     """
     found = error_fields(word)
     code, unit, index = ErrorCode(found["code"]), Unit(found["unit"]), found["index"]
@@ -208,7 +208,7 @@ def stopped(program: Program, cores: Sequence[Queues], core: int, word: int, add
 
 
 def _describe(core: CoreProgram, queues: Queues, unit: Unit, index: int) -> str:
-    """The command in words, as far as its queue is known."""
+    """Describe the command, as far as its queue is known."""
     run = "body" if queues is core.body else "prologue"
     queue = _QUEUES.get(unit)
     if queue is None:
@@ -250,15 +250,14 @@ class Driver:
     """Programs on one accelerator.
 
     Several drivers may share a transport, in several threads: each :meth:`infer` has the accelerator to itself, and
-    finds its own program there, which is loaded again if another driver's has taken its place. What :meth:`begin`
-    starts ends when anybody else uses the accelerator before :meth:`finish`; hold ``transport.exclusive()`` around both
-    where there is anybody.
+    loads its own program again if another driver's has replaced it. A run of :meth:`begin` is lost if another driver or
+    thread uses the accelerator before :meth:`finish`; hold ``transport.exclusive()`` around both if there may be one.
 
     Parameters
     ----------
     transport : Transport
     config : Config
-        What the hardware must have been generated from.
+        The configuration that the hardware must have.
     watchdog_cycles : int
         Cycles without progress after which the hardware stops a run.
 
@@ -274,7 +273,7 @@ class Driver:
         self._watchdog_cycles = watchdog_cycles
         self._program: Program | None = None
         self._stages: Sequence[Stage] = ()
-        # Of each thread its own: what another one has begun is not this one's to finish.
+        # Each thread has its own run, and cannot finish that of another thread.
         self._begun = _Begun()
         self._counters: list[dict[str, int]] = []
         self._control = Control(transport, config)
@@ -352,32 +351,33 @@ class Driver:
             ]
 
     def reset(self) -> None:
-        """Bring the hardware back from whatever it does; the prologue runs again before the next inference.
+        """Reset the hardware from any state; the prologue runs again before the next inference.
 
         Raises
         ------
         AcceleratorError
-            If the reset does not end; it waits for nothing outside the core.
+            If the reset does not end, although it waits for nothing outside the core.
         """
         with self._transport.exclusive():
             self._control.reset()
             self._begun.run = None
 
     def counters(self) -> dict[str, int]:
-        """The performance counters of this driver's last run, by the names of :data:`.driver.COUNTERS` in lower
-        case: of several cores sums, and the ``cycles`` of the one that was last.
+        """The performance counters of this driver's last run, by the names of :data:`.driver.COUNTERS` in lower case.
+
+        For several cores they are sums; ``cycles`` is that of the core that ended last.
 
         Raises
         ------
         RuntimeError
-            If it has run nothing.
+            If there was no run.
         """
         cores = self.core_counters()
         sums = {name: sum(core[name] for core in cores) for name in cores[0]}
         return sums | {"cycles": max(core["cycles"] for core in cores)}
 
     def core_counters(self) -> list[dict[str, int]]:
-        """The performance counters of each core, likewise; of several with ``barrier_stalled``."""
+        """The performance counters of each core, by the same names; with several cores there is ``barrier_stalled``."""
         if not self._counters:
             raise RuntimeError("an inference must have ended; call infer")
         return [dict(core) for core in self._counters]
@@ -388,15 +388,15 @@ class Driver:
         return self._program
 
     def _prepare(self) -> None:
-        """Have the program resident and the hardware idle."""
+        """Make the program resident and the hardware idle."""
         program, state = self._loaded(), self._transport.state
         if state.must_reset or state.run is not None:
             self.reset()
-        # An equal one of another driver is as good.
+        # An equal program of another driver will do.
         if state.program is not None and state.program == program:
             return
         state.program = None
-        # All of it, also after a reset: what a failed run wrote into external memory is not known.
+        # The whole program is written, also after a reset: a failed run may have written anything into external memory.
         for stage in self._stages:
             self._write_contents(stage.contents)
             self._start(stage.cores)
@@ -405,7 +405,7 @@ class Driver:
         state.program = program
 
     def _write_contents(self, contents: Iterable[tuple[int, bytes]]) -> None:
-        # Other commands may lie where the hardware has fetched the ones that it holds.
+        # Other commands may be at the addresses from which the hardware has fetched those that it holds.
         self._transport.state.settings.clear()
         for address, data in contents:
             self._write_arena(address, data)

@@ -1,4 +1,4 @@
-"""ONNX tensors at the border of the accelerator, as the codes that lie in its memory, and back."""
+"""Conversion of ONNX tensors into the codes in the accelerator's memory, and back."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy.typing as npt
 from ...golden.machine.images import tensor_codes, tensor_image
 from ...golden.program.program import Port
 
-#: What is added to an int8 code for the value of an unsigned tensor.
+#: The difference between the value of an unsigned tensor and its int8 code.
 _SHIFT = 128
 
 
 def port_dtype(port: Port) -> np.dtype:
-    """The type of the port's ONNX tensor: int8, or uint8."""
+    """Return the type of the port's ONNX tensor: int8, or uint8."""
     return np.dtype(np.uint8 if port.unsigned else np.int8)
 
 
 def check(port: Port, array: object) -> npt.NDArray[np.int8 | np.uint8]:
-    """``array`` if it fits the port.
+    """Return ``array`` if it fits the port.
 
     Raises
     ------
     TypeError
         If it is not an array of the port's type.
     ValueError
-        If its shape is another one.
+        If its shape is not the port's.
     """
     if not isinstance(array, np.ndarray) or array.dtype != port_dtype(port):
         found = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
@@ -38,7 +38,7 @@ def check(port: Port, array: object) -> npt.NDArray[np.int8 | np.uint8]:
 
 
 def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> list[npt.NDArray[np.int8]]:
-    """The codes of an ONNX tensor, of each share of its samples: int8[height, width, channels]."""
+    """Return the codes of an ONNX tensor, for each share of its samples: int8[height, width, channels]."""
     transposed = [port.shape[axis] for axis in port.onnx_axes]
     found = []
     for share in np.split(array, len(port.addresses)):
@@ -50,19 +50,19 @@ def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> list[npt.NDA
 
 
 def from_codes(port: Port, codes: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8 | np.uint8]:
-    """The ONNX tensor that :func:`to_codes` makes ``codes`` of."""
+    """Return the ONNX tensor of ``codes``; the inverse of :func:`to_codes`."""
     shape = port.share_shape
     return np.concatenate([view(one, axes=port.onnx_axes, shape=shape, unsigned=port.unsigned) for one in codes])
 
 
 def to_images(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> dict[int, bytes]:
-    """The bytes of an ONNX tensor in the arena, by address."""
+    """Return the bytes of an ONNX tensor in the arena, by address."""
     images = (tensor_image(codes, port.bits).tobytes() for codes in to_codes(port, array))
     return dict(zip(port.addresses, images, strict=True))
 
 
 def from_images(port: Port, images: Sequence[bytes]) -> npt.NDArray[np.int8 | np.uint8]:
-    """The ONNX tensor that these bytes of the arena are, those at each of the port's addresses."""
+    """Return the ONNX tensor of these bytes of the arena, at each of the port's addresses."""
     codes = [tensor_codes(np.frombuffer(image, np.uint8), port.shape, port.bits) for image in images]
     return from_codes(port, codes)
 
@@ -70,7 +70,7 @@ def from_images(port: Port, images: Sequence[bytes]) -> npt.NDArray[np.int8 | np
 def view(
     codes: npt.NDArray[np.int8], *, axes: Sequence[int], shape: Sequence[int], unsigned: bool
 ) -> npt.NDArray[np.int8 | np.uint8]:
-    """Codes int8[height, width, channels] as an ONNX tensor.
+    """Convert codes int8[height, width, channels] to an ONNX tensor.
 
     ``codes.transpose(axes).reshape(shape)``, plus 128 if unsigned.
     """

@@ -1,4 +1,4 @@
-"""The way from the driver to an accelerator: registers, external memory, the interrupt, and who may use it."""
+"""The interface from the driver to an accelerator: registers, external memory, the interrupt, and exclusive access."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import ClassVar, Self
 
 from ...golden.program.program import Program, Queues
 
-# A lock that threads get in the order in which they ask for it.
+# A fair lock: threads get it in the order in which they ask for it.
 
 
 class Turns:
-    """Who has it may nest it. Python's own locks may go to the same thread again and again while others wait."""
+    """A re-entrant, fair lock. Python's own locks may go to the same thread again and again while others wait."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -26,13 +26,13 @@ class Turns:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Wait for this thread's turn, and have it until the end of the block."""
+        """Hold the lock until the end of the block."""
         me = threading.get_ident()
         if self._owner == me:
             yield
             return
         ticket = object()
-        # One block for waiting and having: an interrupt from the keyboard may come anywhere in it.
+        # Waiting and holding are one block: an interrupt from the keyboard may come anywhere in it.
         try:
             with self._changed:
                 self._queue.append(ticket)
@@ -51,25 +51,25 @@ class Turns:
 
 @dataclass(eq=False, slots=True)
 class Run:
-    """A run that a driver has started and nobody has seen the end of: what each core executes."""
+    """A run that a driver has started and whose end is not known: the queues of each core."""
 
     cores: Sequence[Queues]
 
 
 @dataclass(eq=False, slots=True)
 class AcceleratorState:
-    """What an accelerator holds and does, as its drivers left it. They share it: what one loads, another evicts.
+    """The state of an accelerator, which its drivers share: a program that one loads replaces that of another.
 
     Attributes
     ----------
     program : Program or None
-        Whose commands and constants are in the arena, and whose prologue has run since.
+        The program whose commands and constants are in the arena, and whose prologue has run.
     run : Run or None
         The run in progress.
     settings : dict of str to int
-        What the registers of a run hold, as far as it is known.
+        The values of the registers of a run, as far as they are known.
     must_reset : bool
-        Whether only a soft reset makes it usable, as after an error. At first nobody knows what it did before.
+        Whether it needs a soft reset before use, as after an error. So it does at first, as its state is unknown.
     """
 
     program: Program | None = None
@@ -79,25 +79,25 @@ class AcceleratorState:
 
 
 class Transport(ABC):
-    """One accelerator that drivers can reach; all that use it must have this one object.
+    """One accelerator that drivers can reach; all its users must have this one object.
 
-    Addresses are absolute; the arena is the memory that driver and accelerator share. The methods are not for several
-    threads at a time: drivers call them within :meth:`exclusive`, and whoever calls them past a driver must do so too.
+    Addresses are absolute; the arena is the memory that driver and accelerator share. The methods are not thread-safe:
+    drivers call them within :meth:`exclusive`, and so must all other callers.
 
     Attributes
     ----------
     state : AcceleratorState
-        For drivers, within :meth:`exclusive`.
+        The state for drivers, to be used within :meth:`exclusive`.
     title : str
-        What is behind it, for people.
+        The name of the accelerator in messages.
     """
 
     title: ClassVar[str] = "accelerator"
     state: AcceleratorState
 
-    # Not in __init__, which classes for other hardware need not call.
+    # This is not in __init__, which classes for other hardware need not call.
     def __new__(cls, *_arguments: object, **_options: object) -> Self:
-        """A transport to an accelerator of which nothing is known."""
+        """Create a transport to an accelerator of unknown state."""
         transport = super().__new__(cls)
         transport.state = AcceleratorState()
         transport._turns = Turns()
@@ -106,9 +106,9 @@ class Transport(ABC):
 
     @contextlib.contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Keep all other threads from the accelerator; one thread may nest it.
+        """Lock out all other threads; the lock is re-entrant.
 
-        Threads get it in the order in which they ask; whatever a driver does within is bounded, and so is their wait.
+        Threads get it in the order in which they ask; a driver holds it for a bounded time, so their wait is bounded.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class Transport(ABC):
 
     @abstractmethod
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
-        """Wait until the interrupt line is high, for at most ``timeout_cycles`` cycles; tells whether it is."""
+        """Wait until the interrupt line is high, for at most ``timeout_cycles`` cycles; return whether it is."""
 
     def check_range(self, address: int, size: int) -> None:
         """Raise ValueError unless ``size`` bytes from ``address`` on lie in the arena."""

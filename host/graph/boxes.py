@@ -1,4 +1,4 @@
-"""Pieces: any arrangement of elements as few boxes, each of which one command copies."""
+"""Decompose any arrangement of elements into a few boxes, each of which one command copies."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ import numpy.typing as npt
 
 from .geometry import Phase, Selection, Shape, Vector
 
-# Runs of channels that are copied together, and about what copies cost.
+# Runs of channels that are copied together, and an estimate of the cost of copies.
 
 Channels = npt.NDArray[np.int64]
 
-#: Channels of the output from one of a run to the next that are tried.
+#: Distances between the channels of a run in the output that are tried.
 SPREADS = (1, 2, 3, 4, 8)
-#: What a command costs beside its steps, and bytes that a step copies: about, in cycles, to choose by.
+#: An estimate for choices: the cycles of a command beside its steps, and the bytes that a step copies.
 COMMAND, _BYTES = 30, 8
 
 
 def channel_runs(targets: Channels, sources: Channels) -> list[tuple[range, range]]:
-    """Channels that are equally far apart before and after, in the runs that are copied in the fewest steps.
+    """Group channels into the runs, equally spaced in input and output, that are copied in the fewest steps.
 
     Parameters
     ----------
     targets : int64[channels]
-        Of the output, ascending.
+        Channels of the output, ascending.
     sources : int64[channels]
-        Which of the input each of them is.
+        The channel of the input for each of them.
 
     Returns
     -------
@@ -41,7 +41,7 @@ def channel_runs(targets: Channels, sources: Channels) -> list[tuple[range, rang
 
 
 def cost_of(pieces: Sequence[Selection], shape: Shape) -> int:
-    """About how many cycles pieces take, of an output of a shape."""
+    """Estimate the cycles that pieces take, for an output of a shape."""
     cost = 0
     for part in pieces:
         rows, columns = part.within(range(shape[0]), range(shape[1]))
@@ -51,7 +51,7 @@ def cost_of(pieces: Sequence[Selection], shape: Shape) -> int:
 
 
 def words(channels: int, *, is_run: bool) -> int:
-    """Steps for a pixel: channels that lie side by side before and after are copied together."""
+    """Return the steps for a pixel: channels that are adjacent in input and output are copied together."""
     return -(-channels // _BYTES) if is_run else channels
 
 
@@ -86,24 +86,24 @@ def _follow(places: list[int], taken: list[int], at: int) -> tuple[int, int]:
 Keys = npt.NDArray[np.int64]
 Free = npt.NDArray[np.bool_]
 
-#: Pieces of an arrangement at most: each is a command of its own.
+#: The most pieces of an arrangement, each of which is a command.
 MOST_PIECES = 512
-#: Rows, columns and channels of the output from one of a piece to the next that are tried.
+#: Distances in rows, columns and channels between the elements of a piece in the output that are tried.
 _STEPS = ((1, 2, 3, 4, 5, 6, 7, 8), (1, 2, 3, 4, 5, 6, 7, 8), SPREADS)
-#: Phases of the output, of so many rows, columns and channels, that are tried at most.
+#: The most phases of the output, in rows, columns and channels, that are tried.
 _MOST_PHASES = 64
 
 
 def pieces_of(shapes: Sequence[Shape], moved: npt.NDArray[np.int64]) -> list[Selection] | None:
-    """Selections that together are an arrangement; None where they would be more than :data:`MOST_PIECES`.
+    """Find selections that together are an arrangement; None where there would be more than :data:`MOST_PIECES`.
 
     Parameters
     ----------
     shapes : sequence of tuple
         (height, width, channels) of each input.
     moved : int64[height, width, channels]
-        Which element each of the output is, counted from the first of the first input to the last of the last; and
-        below 0 where it is none, but the code -129 - ``moved``: from -1 for -128 on.
+        For each element of the output, the input element, counted from the first of the first input to the last of the
+        last one. A number below 0 stands for the code -129 - ``moved``, so -1 for the code -128.
     """
     radix = _Radix(shapes)
     every = np.concatenate([radix.keys(at).reshape(-1) for at in range(len(shapes))])
@@ -118,7 +118,7 @@ def pieces_of(shapes: Sequence[Shape], moved: npt.NDArray[np.int64]) -> list[Sel
 
 @dataclasses.dataclass(frozen=True)
 class _Box:
-    """Elements of the output, and how far apart their keys are."""
+    """A box of elements of the output, and the distances of their keys."""
 
     key: int
     row: int
@@ -131,13 +131,13 @@ class _Box:
     differences: tuple[int, int, int]
 
     def cost(self) -> int:
-        """About how many cycles it takes."""
+        """Estimate the cycles that it takes."""
         is_run = self.spread == 1 and self.differences[2] in (0, 1)
         return COMMAND + self.size[0] * self.size[1] * words(self.channels, is_run=is_run)
 
 
 class _Radix:
-    """Elements as numbers whose differences tell rows, columns and channels from one to the other."""
+    """Keys of elements: numbers whose differences give the distance in rows, columns and channels."""
 
     def __init__(self, shapes: Sequence[Shape]):
         height, width, channels = (2 * max(sizes) for sizes in zip(*shapes, strict=True))
@@ -146,16 +146,16 @@ class _Radix:
         self.source = height * self.row
 
     def keys(self, source: int) -> Keys:
-        """int64[height, width, channels] of an input."""
+        """Return the keys of an input, int64[height, width, channels]."""
         row, column, channel = np.ogrid[tuple(map(slice, self.shapes[source]))]
         return source * self.source + row * self.row + column * self.column + channel
 
     def constant(self, codes: Keys) -> Keys:
-        """Keys of codes that are no elements: as if each was an input of its own."""
+        """Return keys of constant codes, as if each was an input of its own."""
         return (len(self.shapes) + codes + 128) * self.source
 
     def selection(self, box: _Box) -> Selection:
-        """A box as what is copied."""
+        """Convert a box to a selection."""
         source, rest = divmod(box.key, self.source)
         written = Phase(box.row, box.column, box.steps)
         if source >= len(self.shapes):
@@ -187,20 +187,20 @@ class _Radix:
         )
 
     def vector(self, difference: int) -> Vector:
-        """Rows, columns and channels of a difference, each of which may be negative."""
+        """Split a difference into rows, columns and channels, each of which may be negative."""
         row, rest = _nearest(difference, self.row)
         column, channel = _nearest(rest, self.column)
         return row, column, channel
 
 
 def _nearest(number: int, unit: int) -> tuple[int, int]:
-    """How many units a number has, and the rest, which is less than half of one on either side."""
+    """Divide a number by a unit, to the nearest; return quotient and rest."""
     count = (2 * number + unit) // (2 * unit)
     return count, number - count * unit
 
 
 def _wholes(radix: _Radix, keys: Keys) -> Iterator[_Box]:
-    """Inputs that are in the output as they are: each may lie there, see :meth:`Rearrange.view_choices`."""
+    """Find inputs that are in the output as a whole: each may be stored there, see :meth:`Rearrange.view_choices`."""
     for source, (height, width, channels) in enumerate(radix.shapes):
         own = radix.keys(source)
         for row, column, target in np.argwhere(keys == own[0, 0, 0]).tolist():
@@ -214,9 +214,9 @@ def _wholes(radix: _Radix, keys: Keys) -> Iterator[_Box]:
 
 
 def _best(keys: Keys, free: Free, most: int, source: int) -> list[_Box] | None:
-    """The boxes of free elements that cost least, of those whose rows, columns and channels are equally far apart.
+    """Find the cheapest boxes of free elements with equally spaced rows, columns and channels.
 
-    None where there are always more than ``most``; ``source`` is from one input to the next.
+    None where there are always more than ``most``; ``source`` is the key distance from one input to the next.
     """
     found, least = None, np.iinfo(np.int64).max
     steps = ([step for step in tried if size % step == 0] for size, tried in zip(keys.shape, _STEPS, strict=True))
@@ -233,7 +233,7 @@ def _best(keys: Keys, free: Free, most: int, source: int) -> list[_Box] | None:
 def _boxes(
     keys: Keys, free: Free, steps: tuple[int, int], spread: int, *, least: int, most: int, source: int
 ) -> tuple[list[_Box] | None, int]:
-    """The boxes of all phases; none where they cost as much as ``least`` or are more than ``most``."""
+    """Return the boxes of all phases; none where they cost as much as ``least`` or are more than ``most``."""
     found: list[_Box] = []
     cost = 0
     for row, column, target in itertools.product(range(steps[0]), range(steps[1]), range(spread)):
@@ -249,7 +249,7 @@ def _boxes(
 
 
 def _dense(keys: Keys, free: Free, source: int) -> Iterator[_Box]:
-    """Boxes of free neighbours, each as large as it can be from the first element on that is in none."""
+    """Return boxes of free neighbours, each as large as possible from the first element on that is in none."""
     _, width, channels = keys.shape
     flat, at = free.reshape(-1), 0
     while True:
@@ -279,13 +279,13 @@ def _dense(keys: Keys, free: Free, source: int) -> Iterator[_Box]:
 
 
 def _run(blocks: Keys, free: Free, source: int) -> tuple[int, int]:
-    """How many blocks from the first on are equally far apart in all their elements, and how far."""
+    """Return how many blocks from the first on are equally spaced in all their elements, and their distance."""
     if len(blocks) == 1 or not free[1].all():
         return 1, 0
     difference = int(blocks[1].flat[0] - blocks[0].flat[0])
     if 2 * abs(difference) >= source:
         return 1, 0
-    # A few at first: where runs are short, most of the blocks need not be looked at.
+    # A few are compared at first: where runs are short, most of the blocks need no comparison.
     for size in (2, 8, len(blocks)):
         steps = np.arange(min(size, len(blocks)))[:, None, None] * difference
         same = ((blocks[: len(steps)] == blocks[0] + steps) & free[: len(steps)]).all(axis=(1, 2))

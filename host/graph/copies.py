@@ -41,9 +41,9 @@ class Rearrange(Layer):
     Attributes
     ----------
     title : str
-        What it is called.
+        The name of the kind.
     pieces : tuple of Selection
-        Which elements become which, and which always have one code. Together they are the output, each element once.
+        Selections of elements, or of constant codes; together they are the output, each element once.
     """
 
     title: str
@@ -52,11 +52,9 @@ class Rearrange(Layer):
     is_copy: ClassVar[bool] = True
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """What it does."""
         return self.title
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """Every piece at its place."""
         height, width, channels = tensors[self.output].shape
         given = [values[name] for name in self.inputs]
         stacks = [planes(codes) for codes in given]
@@ -72,11 +70,10 @@ class Rearrange(Layer):
         return {self.output: from_planes(result, given[0].ndim)}
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
-        """Its pieces."""
         return [*self.pieces]
 
     def _takes_all(self, part: Selection, tensors: Mapping[str, Tensor]) -> bool:
-        """Whether a piece is the whole of an input, its last rows and columns as well."""
+        """Return whether a piece is the whole of an input, including its last rows and columns."""
         height, width, channels = tensors[self.inputs[part.source]].shape
         rows, columns = part.within(*map(range, tensors[self.output].shape[:2]))
         is_whole = part.read == WHOLE and part.along is None and (len(rows), len(columns)) == (height, width)
@@ -84,11 +81,10 @@ class Rearrange(Layer):
         return is_whole and is_alike and [*part.sources] == [*range(channels)]
 
     def with_selections(self, inputs: Sequence[str], selections: Sequence[Selection]) -> Rearrange:
-        """Other pieces."""
         return dataclasses.replace(self, inputs=tuple(inputs), pieces=tuple(selections))
 
     def of_rows(self, rows: range, height: int) -> Rearrange | None:
-        """Whole windows, as each row of them is another one."""
+        """Only whole windows can be taken apart, as each of their rows has a different source."""
         up = self.window.up[0]
         if rows.start % up or rows.stop % up:
             return None
@@ -98,7 +94,7 @@ class Rearrange(Layer):
         return dataclasses.replace(self, window=self.window.of_rows(rows, height), pieces=pieces)
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Rearrange, range] | None:
-        """Every channel for itself, where all stay where they are."""
+        """Each channel is independent where no element changes its channel."""
         channels_of = {(part.first, part.target, part.channels, part.along) for part in self.pieces}
         if channels_of != {(0, 0, source.shape[2], None)}:
             return None
@@ -108,7 +104,8 @@ class Rearrange(Layer):
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
-        """Inputs in the output, which nothing else reads: around a pixel of theirs lies no other one of theirs."""
+        """Inputs that no other layer reads may be stored in the output: there is no other pixel of theirs around
+        theirs."""
         found: Views = {}
         for part in self.selections(tensors):
             name = self.inputs[part.source]
@@ -126,10 +123,10 @@ Channels = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Arrange(Rearrange):
-    """As :class:`Rearrange`; where an element has one channel in every pixel of a piece, channels are free."""
+    """A :class:`Rearrange` whose channels are free where elements of a piece have the same channel in every pixel."""
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Free where no piece changes channels from pixel to pixel."""
+        """Channels are free where no piece changes channels from pixel to pixel."""
         is_free = len(self.inputs) == 1 and not any(down[2] or across[2] for down, across, _ in self._vectors)
         return ChannelRule.MOVED if is_free else ChannelRule.FIXED
 
@@ -139,11 +136,11 @@ class Arrange(Rearrange):
 
     @property
     def is_in_runs(self) -> bool:
-        """Whether each piece has channels that lie side by side before and after."""
+        """Whether each piece has channels that are adjacent in input and output."""
         return all(part.channels == 1 or (part.spread, part.vectors[2]) == (1, (0, 0, 1)) for part in self.pieces)
 
     def _bundles(self) -> dict[tuple, tuple[Selection, dict[int, int]]]:
-        """What is alike in all but channels: a piece, and the channel of the input for each of the output."""
+        """Merge pieces that differ in channels only; yield a piece, and the input channel for each output channel."""
         found: dict[tuple, tuple[Selection, dict[int, int]]] = {}
         for part in self.pieces:
             down, across, aside = part.vectors
@@ -155,9 +152,9 @@ class Arrange(Rearrange):
         return found
 
     def order_in_runs(self, shape: Shape, outputs: Channels, inputs: Channels) -> Channels:
-        """Sorted by where they lie in the input, if that costs less."""
+        """Channels are sorted by their place in the input, if that costs less."""
         places, found = np.argsort(inputs), {}
-        # What is taken of no input goes where there is room.
+        # Constants take the places that are left.
         for start, channels in sorted(self._bundles().values(), key=lambda bundle: bundle[0].code is not None):
             by_place = None if start.code is not None else lambda target, channels=channels: places[channels[target]]
             for target in sorted(channels, key=by_place):
@@ -166,12 +163,12 @@ class Arrange(Rearrange):
         return min(orders, key=lambda order: cost_of(self.reordered(order, inputs).pieces, shape))
 
     def reordered(self, outputs: Channels, inputs: Channels) -> Arrange:
-        """Runs of channels, as they lie then."""
+        """The pieces are split into runs of channels in the new order."""
         if self.channel_rule(None, None) is not ChannelRule.MOVED:
             return self
         places, sources, pieces = np.argsort(outputs), np.argsort(inputs), []
         for start, channels in self._bundles().values():
-            # What is taken of no input lies in runs wherever its places do.
+            # Constants are in runs where their places are.
             taken_at = {
                 target: places[target] if start.code is not None else sources[channels[target]] for target in channels
             }
@@ -188,7 +185,7 @@ class Arrange(Rearrange):
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
-        """As of any move; and the output in the input, where it is some neighbouring channels of that."""
+        """In addition, the output may be stored in the input, where it is a range of the input's channels."""
         yield from super().view_choices(layers, tensors, place_of)
         (part, *more), is_run = self.pieces, self.is_in_runs
         if not more and is_run and part.keeps_pixels and part.table is None and part.code is None:
@@ -205,7 +202,7 @@ class Concat(Layer):
     Attributes
     ----------
     tables : tuple of int8[256] or None
-        What each input's codes are looked up in; None where they stay as they are.
+        The table of each input's codes; None where codes stay unchanged.
     """
 
     tables: tuple[Int8 | None, ...]
@@ -213,29 +210,24 @@ class Concat(Layer):
     is_copy: ClassVar[bool] = True
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """With its tables or without."""
         return "concatenation"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """All inputs, each through its table."""
         parts = zip((values[name] for name in self.inputs), self.tables, strict=True)
         return {self.output: np.concatenate([looked_up(part, table) for part, table in parts], axis=-1)}
 
     @property
     def input_tables(self) -> tuple[Int8 | None, ...]:
-        """Its only ones."""
         return self.tables
 
     def with_input_tables(self, inputs: Sequence[str], tables: Sequence[Int8 | None]) -> Concat:
-        """A table may be part of the layer in front of it."""
         return dataclasses.replace(self, inputs=tuple(inputs), tables=tuple(tables))
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """The output has the channels of the inputs."""
+        """The output's channels are those of the inputs."""
         return ChannelRule.JOINED
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
-        """Each input as a whole."""
         sizes = [tensors[name].shape[2] for name in self.inputs]
         firsts = itertools.accumulate(sizes, initial=0)
         return [
@@ -246,7 +238,7 @@ class Concat(Layer):
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
-        """The output in the tensor in which all inputs lie side by side already; else inputs in the output."""
+        """The output may be stored in a tensor in which all inputs are adjacent already; else inputs in the output."""
         parts = self.selections(tensors)
         places = [place_of(name) for name in self.inputs]
         first = places[0]
@@ -270,7 +262,6 @@ class Slice(Layer):
     is_copy: ClassVar[bool] = True
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """Of channels."""
         return "slice"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
@@ -278,13 +269,13 @@ class Slice(Layer):
         return {self.output: values[self.input][..., self.first : self.first + self.channels]}
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
-        """The only one."""
         return [Selection(0, self.first, self.channels, 0)]
 
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
-        """The output in the input. An addition of two slices takes both as views or none: so all of an input first."""
+        """The output may be stored in the input. All slices of an input are tried together first, as an addition of two
+        slices takes both as views or none."""
         yield {
             other.output: Place(other.input, other.first)
             for other in layers
@@ -293,16 +284,16 @@ class Slice(Layer):
         yield {self.output: Place(self.input, self.first)}
 
 
-# Arrangements: what nearest upsampling, depth to space, space to depth and crops move where.
+# Arrangements of nearest upsampling, depth to space, space to depth and crops.
 
 
 def phases(factors: tuple[int, int]) -> list[Phase]:
-    """All phases of a map, row by row, of which each has every so many-th row and column."""
+    """Return all phases of a map, row by row; each has every n-th row and column."""
     return [Phase(row, column, factors) for row, column in itertools.product(*map(range, factors))]
 
 
 def nearest(name: str, source: str, output: str, shape: Shape, factors: tuple[int, int]) -> Rearrange:
-    """Every pixel repeated, by whole factors down and across, from an input of ``shape``."""
+    """Repeat every pixel of an input of ``shape``, by whole factors down and across."""
     pieces = tuple(Selection(0, 0, shape[2], 0, written=phase) for phase in phases(factors))
     return Rearrange(name, (source,), output, "nearest upsampling", pieces, window=Window((1, 1), up=factors))
 
@@ -310,16 +301,16 @@ def nearest(name: str, source: str, output: str, shape: Shape, factors: tuple[in
 def depth_to_space(
     name: str, source: str, output: str, shape: Shape, block: tuple[int, int], *, phases_first: bool
 ) -> Rearrange:
-    """Channels of an input of ``shape`` become pixels.
+    """Move channels of an input of ``shape`` to pixels.
 
     Parameters
     ----------
     name, source, output : str
     shape : tuple of int
     block : tuple of int
-        Rows and columns that each row and column becomes.
+        Rows and columns of the output for each row and column of the input.
     phases_first : bool
-        Whether the channels of each pixel lie side by side (DCR), instead of the pixels of each channel (CRD).
+        Whether the channels of each pixel are adjacent (DCR), instead of the pixels of each channel (CRD).
     """
     found = phases(block)
     channels = shape[2] // len(found)
@@ -333,7 +324,7 @@ def depth_to_space(
 
 
 def space_to_depth(name: str, source: str, output: str, shape: Shape, block: tuple[int, int]) -> Rearrange:
-    """Pixels of an input of ``shape`` become channels, those of each pixel side by side."""
+    """Move pixels of an input of ``shape`` to channels, those of each pixel side by side."""
     pieces = tuple(
         Selection(0, 0, shape[2], number * shape[2], read=phase) for number, phase in enumerate(phases(block))
     )
@@ -341,7 +332,7 @@ def space_to_depth(name: str, source: str, output: str, shape: Shape, block: tup
 
 
 def crop(name: str, source: str, output: str, shape: Shape, pads: tuple[int, int, int, int]) -> Rearrange:
-    """Some rows and columns of an input of ``shape``: those behind ``pads`` (top, left, bottom, right)."""
+    """Crop an input of ``shape`` by ``pads`` (top, left, bottom, right)."""
     window = Window((1, 1), pads=tuple(-side for side in pads))
     piece = Selection(0, 0, shape[2], 0, read=Phase(pads[0], pads[1]))
     return Rearrange(name, (source,), output, "crop", (piece,), window=window)
@@ -350,18 +341,18 @@ def crop(name: str, source: str, output: str, shape: Shape, pads: tuple[int, int
 def arrange(
     name: str, title: str, sources: Sequence[str], output: str, shapes: Sequence[Shape], moved: npt.NDArray[np.int64]
 ) -> Arrange | None:
-    """Any arrangement of the elements of inputs; None where it takes too many pieces.
+    """Create any arrangement of the elements of inputs; None where it takes too many pieces.
 
     Parameters
     ----------
     name, title : str
-        Of the layer, and what it is called; by default a shuffle, where pixels stay where they are.
+        The layer's name, and that of its kind, by default a shuffle where pixels keep their places.
     sources : sequence of str
     output : str
     shapes : sequence of tuple
-        Of the inputs.
+        (height, width, channels) of each input.
     moved : int64[height, width, channels]
-        As :func:`~lutterfly.host.graph.boxes.pieces_of` takes it.
+        The arrangement, see :func:`~lutterfly.host.graph.boxes.pieces_of`.
     """
     channels = _shuffled(shapes, moved)
     if channels is not None:
@@ -379,7 +370,7 @@ def arrange(
 
 
 def _shuffled(shapes: Sequence[Shape], moved: npt.NDArray[np.int64]) -> npt.NDArray[np.int64] | None:
-    """Which channel of the only input each of the output is, if all pixels stay where they are."""
+    """Return the input channel of each output channel, if there is one input and all pixels keep their places."""
     (height, width, channels), first = shapes[0], moved[0, 0]
     pixels = np.arange(height * width).reshape(height, width, 1) * channels
     is_inside = len(shapes) == 1 and moved.shape[:2] == (height, width) and first.min() >= 0 and first.max() < channels
@@ -387,7 +378,8 @@ def _shuffled(shapes: Sequence[Shape], moved: npt.NDArray[np.int64]) -> npt.NDAr
 
 
 def _window(shapes: Sequence[Shape], target: Shape, pieces: Sequence[Selection]) -> Window:
-    """What the rows and columns of the output are computed of: neighbours, or all where that is not less."""
+    """Return the window from which rows and columns of the output are computed: neighbours, or all where that is not
+    less."""
     sizes = [max(shape[axis] for shape in shapes) for axis in range(2)]
     if any(shape[:2] != shapes[0][:2] for shape in shapes):
         found = [_Side(size, 1, 0, target[axis]) for axis, size in enumerate(sizes)]
@@ -412,7 +404,7 @@ class _Side(NamedTuple):
 
 
 def _side(axis: int, size: int, target: Shape, pieces: Sequence[Selection]) -> _Side:
-    """The smallest kernel whose windows reach what each row or column of the output is computed of."""
+    """Find the smallest kernel whose windows reach the sources of each row or column of the output."""
     outputs = target[axis]
     least, most = np.full(outputs, size), np.full(outputs, -1)
     for part in pieces:

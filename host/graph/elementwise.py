@@ -22,52 +22,46 @@ from .layer import Channelwise
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Channelwise):
-    """A table on every code, which is its finish; into a binary tensor there may be none. Nothing is clamped."""
+    """A table on every code, which is the layer's finish; into a binary tensor there may be none. Nothing is
+    clamped."""
 
     is_table: ClassVar[bool] = True
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """What it has."""
         return "table"
 
     def describe(self, source: Tensor, target: Tensor) -> str:
-        """Its table, and the signs of that; or signs alone."""
         if self.table is None:
             return "signs"
         taken = " + signs" if target.bits == BINARY_BITS else ""
         return f"{self.kind(source.shape, target.shape)}{taken}"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """What the table makes of its input."""
         return self.finished(values[self.input], tensors)
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        """There is nothing in between."""
         return dataclasses.replace(self, output=output, finish=CodeFinish(table=composed(self.table, table)))
 
 
 # Max pooling.
 
-#: What a border counts as.
+#: The code of padding.
 _LEAST = -128
 
 
 @dataclass(frozen=True, eq=False)
 class MaxPool(Channelwise):
-    """Maximum over a window; borders count as the least code. Nothing is clamped after it."""
+    """Maximum over a window; padding counts as the least code. Nothing is clamped after it."""
 
     keeps_signs: ClassVar[bool] = True
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """With its table or without."""
         return "max pooling"
 
     def details(self, source: Shape, target: Shape) -> str:
-        """The geometry."""
         return f" {self.window.text}"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """The greatest code of each window."""
         window = self.window
         result = pool_maximum(
             values[self.input], kernel=window.kernel, stride=window.stride, dilation=window.dilation, pads=window.pads
@@ -75,11 +69,11 @@ class MaxPool(Channelwise):
         return self.finished(result, tensors)
 
     def counts_border(self, code: int) -> bool:
-        """What it would put there itself."""
+        """A border of the least code equals the layer's own padding."""
         return code == _LEAST
 
     def separated(self, between: str) -> tuple[MaxPool, MaxPool]:
-        """The maximum of a window is that of its rows' maxima."""
+        """The maximum of a window is the maximum of its rows' maxima."""
         kernel, stride, dilation = self.window.kernel, self.window.stride, self.window.dilation
         top, left, bottom, right = self.window.pads
         along = Window((1, kernel[1]), (1, stride[1]), (1, dilation[1]), (0, left, 0, right))
@@ -115,11 +109,9 @@ class Add(Channelwise):
     offset: int = 0
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """Of two tensors."""
         return "addition"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """The sum of both entries."""
         first, second = (values[name] for name in self.inputs)
         return self.finished(apply_pair_table(first, second, self._of_pairs), tensors)
 
@@ -130,7 +122,7 @@ class Add(Channelwise):
         return add(*PAIRS, self.first, self.second, self.fraction, offset=self.offset, low=low, high=high)
 
 
-# The greater of two tensors' elements.
+# Maxima of two tensors, element by element.
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,11 +130,9 @@ class Maximum(Channelwise):
     """The greater code of two tensors of one shape, whose codes stand for the same numbers."""
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """Of two tensors."""
         return "maximum"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """Element by element."""
         first, second = (values[name] for name in self.inputs)
         return self.finished(np.maximum(first, second), tensors)
 
@@ -157,9 +147,9 @@ class Multiply(Channelwise):
     Attributes
     ----------
     zero_points : tuple of int
-        Of both inputs.
+        The zero points of both inputs.
     scaling : ProductScaling
-        What becomes of the products of codes less their zero points.
+        The requantisation of the products of codes less their zero points.
     spread : tuple of int
         Rows and columns of the map for which the second input has one pixel; (1, 1) where it has a pixel for each.
     """
@@ -174,15 +164,13 @@ class Multiply(Channelwise):
         return self.spread != (1, 1)
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """Of two tensors."""
         return "product by vector" if self.is_by_vector else "product"
 
     def window_of(self, place: int) -> Window:
-        """All pixels of the map have the vector's only one."""
+        """Every pixel of the map uses the vector's only one."""
         return Window((1, 1), up=self.spread) if place else self.window
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """The product of the codes less their zero points."""
         first, second = (values[name] for name in self.inputs)
         return self.finished(apply_pair_table(first, second, self._of_pairs), tensors)
 
@@ -193,6 +181,5 @@ class Multiply(Channelwise):
         return multiply(*PAIRS, self.zero_points, self.scaling, low=low, high=high)
 
     def of_rows(self, rows: range, height: int) -> Multiply:
-        """The vector is for as many rows as there are."""
         spread = (len(rows), self.spread[1]) if self.is_by_vector else self.spread
         return dataclasses.replace(self, spread=spread)

@@ -1,4 +1,4 @@
-"""Evaluate a quantised graph with the golden functions: the codes of every tensor, as the accelerator computes them."""
+"""Evaluate a quantised graph with the golden functions, to the codes that the accelerator computes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _check_shape(graph: Graph, name: str, shape: tuple[int, ...]) -> None:
 
 
 def to_onnx(view: View, codes: Int8) -> np.ndarray:
-    """The ONNX tensor of a view, int8 or uint8 of ``view.shape``, that ``codes`` int8[height, width, channels] are."""
+    """Convert ``codes`` int8[height, width, channels] to the ONNX tensor of a view, int8 or uint8 of ``view.shape``."""
     top, left, bottom, right = view.pads
     sides = ((top, bottom), (left, right), (0, 0))
     padded = np.pad(looked_up(codes, view.table), sides, constant_values=np.int8(view.border))
@@ -91,14 +91,14 @@ def to_onnx(view: View, codes: Int8) -> np.ndarray:
 
 
 def from_onnx(view: View, shape: tuple[int, int, int], array: np.ndarray) -> Int8:
-    """The codes int8[height, width, channels], of ``shape``, of an ONNX tensor; the inverse of :func:`to_onnx`.
+    """Convert an ONNX tensor to codes int8[height, width, channels], of ``shape``; the inverse of :func:`to_onnx`.
 
-    The view has neither a border nor a table.
+    The view has neither padding nor a table.
 
     Raises
     ------
     ValueError
-        If the array has not the type and shape of the view.
+        If the array does not have the type and shape of the view.
     """
     dtype = np.dtype(np.uint8 if view.unsigned else np.int8)
     if array.dtype != dtype or array.shape != view.shape:
@@ -107,7 +107,7 @@ def from_onnx(view: View, shape: tuple[int, int, int], array: np.ndarray) -> Int
     return np.ascontiguousarray(permuted.transpose(np.argsort(view.axes)))
 
 
-# Rows for people: every layer of a network, and where it runs.
+# Rows of text: every layer of a network, and where it runs.
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Row:
     Attributes
     ----------
     layer, kind : str
-        The ONNX node and what it is, in a few words.
+        The ONNX node, and its kind in a few words.
     input_shape, output_shape : tuple of int
         (height, width, channels); empty on the host.
     where : str
@@ -132,7 +132,7 @@ class Row:
 
 
 def describe(graph: Graph) -> list[Row]:
-    """Every operation of the network in order of execution: the head on the host, the layers, the tail on the host."""
+    """List every operation of the network in order of execution: head on the host, layers, tail on the host."""
     layers = [_row(layer, *graph.ends(layer)) for layer in graph.layers]
     return [*_host_rows(graph.head), *layers, *_host_rows(graph.tail)]
 

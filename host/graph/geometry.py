@@ -1,4 +1,4 @@
-"""Tensors of int8 codes in NHWC order, windows, phases, channels, and what becomes of codes."""
+"""Tensors of int8 codes in NHWC order, windows, phases, channel rules, and the epilogue of codes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shape = tuple[int, int, int]
 
 
 def own_name(wanted: str, *taken: Container[str]) -> str:
-    """A name that none of ``taken`` holds, for a tensor that the model does not have: names in a file may be any."""
+    """Return a name not in ``taken`` for a tensor that the model does not have, as names in a file may be any."""
     while any(wanted in names for names in taken):
         wanted += "'"
     return wanted
@@ -58,15 +58,15 @@ class Tensor:
     shape : tuple of int
         (height, width, channels).
     scale : float
-        Of the ONNX tensor.
+        Scale of the ONNX tensor.
     zero_point : int
-        As an int8 code.
+        The zero point as an int8 code.
     views : tuple of View
-        Every integer tensor of the ONNX file that it is, first the one that it is named after.
+        The integer tensors of the ONNX file with the same codes; the first one gives it its name.
     bits : int
-        Of an element: 8, or 1 for +1 and -1.
+        Bits of an element: 8, or 1 for +1 and -1.
     order : tuple of int
-        Which channel of the model's tensor each channel is; empty where none is in another place.
+        The channel of the model's tensor for each channel; empty where all are in the model's order.
     """
 
     name: str
@@ -79,17 +79,17 @@ class Tensor:
 
     @property
     def pixel_bytes(self) -> int:
-        """Bytes of a pixel: each begins at a byte, and its channels lie side by side."""
+        """Bytes of a pixel, which begins at a byte and has adjacent channels."""
         return run_bytes(self.shape[2], self.bits)
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row whose pixels lie side by side."""
+        """Bytes of a row of adjacent pixels."""
         return self.shape[1] * self.pixel_bytes
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the tensor where its rows lie side by side, as in external memory."""
+        """Bytes of the tensor with adjacent rows, as in external memory."""
         return tensor_bytes(self.shape, self.bits)
 
 
@@ -97,21 +97,21 @@ class Tensor:
 
 
 def from_codes(codes: Int8, dtype: np.dtype) -> np.ndarray:
-    """The int8 or uint8 elements that int8 ``codes`` stand for."""
+    """Convert int8 ``codes`` to the int8 or uint8 elements that they stand for."""
     return codes if dtype == np.int8 else codes.view(np.uint8) ^ np.uint8(128)
 
 
 def to_codes(array: np.ndarray) -> Int8:
-    """The int8 codes of int8 or uint8 elements."""
+    """Convert int8 or uint8 elements to int8 codes."""
     return array if array.dtype == np.int8 else (array ^ np.uint8(128)).view(np.int8)
 
 
-# Windows: which pixels of its input a layer reads for each pixel of its output.
+# Windows: the input pixels that a layer reads for each output pixel.
 
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far windows reach beyond a map on each side, in pixels."""
+    """Pixels by which windows reach beyond a map on each side."""
 
     top: int = 0
     left: int = 0
@@ -140,7 +140,7 @@ class Window:
 
     @property
     def text(self) -> str:
-        """For people: the kernel, and stride and dilation where they are not 1."""
+        """Describe the kernel, and stride and dilation where they are not 1."""
         found = "x".join(map(str, self.kernel))
         if self.stride != (1, 1):
             found += " stride " + "x".join(map(str, self.stride))
@@ -149,14 +149,14 @@ class Window:
         return found
 
     def output_size(self, height: int, width: int) -> tuple[int, int]:
-        """Rows and columns of the result for an input of ``height`` x ``width``."""
+        """Return the rows and columns of the result for an input of ``height`` x ``width``."""
         top, left, bottom, right = self.pads
         (eh, ew), (sh, sw) = self.extent, self.stride
         rows, columns = (height + top + bottom - eh) // sh + 1, (width + left + right - ew) // sw + 1
         return rows * self.up[0], columns * self.up[1]
 
     def reach(self, height: int, width: int) -> Reach:
-        """How far windows reach beyond an input of ``height`` x ``width``; unused padding does not count."""
+        """Return how far windows reach beyond an input of ``height`` x ``width``; unused padding does not count."""
         rows, columns = self.output_size(height, width)
         top, left, _, _ = self.pads
         bottom = self.reached(0, range(rows)).stop - height
@@ -164,25 +164,25 @@ class Window:
         return Reach(top, left, max(bottom, 0), max(right, 0))
 
     def rows_read(self, rows: range, height: int) -> range:
-        """Rows of an input of ``height`` that the windows of some rows of the result reach; none where these lie in the
+        """Return the rows of an input of ``height`` that some rows of the result read; none where these are in the
         padding."""
         reach = self.reached(0, rows)
         first = max(reach.start, 0)
         return range(first, max(min(reach.stop, height), first))
 
     def of_rows(self, rows: range, height: int) -> Window:
-        """The same windows of some rows of the result, where the input is no more than :meth:`rows_read`."""
+        """Return the windows of some rows of the result, for an input that is only :meth:`rows_read`."""
         reach, read, (_, left, _, right) = self.reached(0, rows), self.rows_read(rows, height), self.pads
         return dataclasses.replace(self, pads=(read.start - reach.start, left, reach.stop - read.stop, right))
 
     def reached(self, axis: int, outputs: range) -> range:
-        """Rows or columns from the first to the last that some of the result reach, padding included."""
+        """Return the range of rows or columns that some of the result read, padding included."""
         ends = outputs.start, outputs.stop - 1
         first, last = (end // self.up[axis] * self.stride[axis] - self.pads[axis] for end in ends)
         return range(first, last + self.extent[axis])
 
     def inside(self, axis: int, size: int, output: int) -> range:
-        """The elements of the kernel along an axis that lie in an input of ``size``, for one row or column of the
+        """Return the kernel elements along an axis that are in an input of ``size``, for one row or column of the
         result."""
         start, dilation = output // self.up[axis] * self.stride[axis] - self.pads[axis], self.dilation[axis]
         first = max(-(start // dilation), 0)
@@ -190,7 +190,7 @@ class Window:
         return range(first, end) if first < end else range(0)
 
     def counts(self, height: int, width: int) -> npt.NDArray[np.int64]:
-        """How many elements of each window lie in an input of ``height`` x ``width``: int64[rows, columns]."""
+        """Count the elements of each window that are in an input of ``height`` x ``width``: int64[rows, columns]."""
         down, across = (
             [len(self.inside(axis, size, output)) for output in range(outputs)]
             for axis, (size, outputs) in enumerate(zip((height, width), self.output_size(height, width), strict=True))
@@ -198,22 +198,22 @@ class Window:
         return np.outer(down, across)
 
 
-#: Of layers that read one pixel for each.
+#: The window of layers that read one pixel for each pixel.
 ONE_PIXEL = Window((1, 1))
 
 
-# Phases: every so-many-th row and column of a map.
+# Phases: every n-th row and column of a map.
 
 
 class Phase(NamedTuple):
-    """The rows and columns of a map that are so many steps apart, from one on.
+    """The rows and columns of a map at a fixed distance, from a first one on.
 
     Attributes
     ----------
     row, column : int
-        The first.
+        The first row and column.
     steps : tuple of int
-        Rows and columns of the map from one that is taken to the next.
+        Distance in rows and columns of the map from one to the next.
     """
 
     row: int = 0
@@ -221,13 +221,13 @@ class Phase(NamedTuple):
     steps: tuple[int, int] = (1, 1)
 
     def of(self, inner: Phase) -> Phase:
-        """A phase of this phase, as one of the map."""
+        """Return a phase of this phase as a phase of the map."""
         down, across = self.steps
         steps = down * inner.steps[0], across * inner.steps[1]
         return Phase(self.row + down * inner.row, self.column + across * inner.column, steps)
 
     def within(self, rows: range, columns: range) -> tuple[range, range]:
-        """Which rows and columns of the phase lie in some of the map: from the first to the last, counted in it."""
+        """Return the rows and columns of the phase that are in a part of the map, counted in the phase."""
         starts, inside = (self.row, self.column), (rows, columns)
         return tuple(
             range(max(-((first - part.start) // step), 0), max(-((first - part.stop) // step), 0))
@@ -235,11 +235,11 @@ class Phase(NamedTuple):
         )
 
     def rows(self, own: range) -> range:
-        """Rows of the map that some rows of the phase are."""
+        """Return the rows of the map for rows of the phase."""
         return _spread(own, self.row, self.steps[0])
 
     def columns(self, own: range) -> range:
-        """Columns of the map that some columns of the phase are."""
+        """Return the columns of the map for columns of the phase."""
         return _spread(own, self.column, self.steps[1])
 
 
@@ -251,22 +251,22 @@ def _spread(own: range, first: int, step: int) -> range:
 WHOLE = Phase()
 
 
-# How a layer's channels depend on those of its inputs, and which of them, and of which pixels, it copies.
+# Dependencies of a layer's channels on those of its inputs, and the elements that copies select.
 
 
 class Place(NamedTuple):
-    """Where a tensor lies in another one.
+    """The place of a tensor in another one.
 
     Attributes
     ----------
     tensor : str
         The other one.
     channel, row : int
-        Of that, the first.
+        The first channel and row of the other one.
     column : int
-        Likewise.
+        The first column of the other one.
     steps : tuple of int
-        Rows and columns of that from one of its own to the next.
+        Rows and columns of the other one from one of its own to the next.
     """
 
     tensor: str
@@ -277,19 +277,19 @@ class Place(NamedTuple):
 
     @property
     def phase(self) -> Phase:
-        """The rows and columns of the other one."""
+        """The phase of the other one."""
         return Phase(self.row, self.column, self.steps)
 
     def of(self, channel: int, phase: Phase = WHOLE) -> Place:
-        """Where a phase of what lies here is, from a channel on."""
+        """Return the place of a phase of the tensor, from a channel on."""
         own = self.phase.of(phase)
         return Place(self.tensor, self.channel + channel, own.row, own.column, own.steps)
 
 
-#: int64[channels]: which channel lies at each place.
+#: int64[channels]: the channel at each place.
 Order = npt.NDArray[np.int64]
 
-#: Tensors that lie in others.
+#: Places of tensors in others.
 Views = dict[str, Place]
 
 #: Rows, columns and channels from one element to another.
@@ -299,13 +299,13 @@ Vector = tuple[int, int, int]
 class ChannelRule(enum.Enum):
     """How the order of a layer's output channels depends on that of its input channels."""
 
-    #: Both are free: every output is computed of all inputs, with weights that can move, see :meth:`Layer.reordered`.
+    #: Both are free: every output depends on all inputs, with weights that can move, see :meth:`Layer.reordered`.
     FREE = enum.auto()
-    #: Each output is computed of the same channel of every input: where these move, it moves.
+    #: Each output depends on the same channel of every input: where these move, it moves.
     TIED = enum.auto()
     #: The outputs are the channels of all inputs, one input after the other.
     JOINED = enum.auto()
-    #: Both are free: each output is one of the inputs, whichever.
+    #: Both are free: each output is a copy of any input.
     MOVED = enum.auto()
     #: Neither may move.
     FIXED = enum.auto()
@@ -318,26 +318,26 @@ class Selection:
     Attributes
     ----------
     source : int
-        Which of the layer's inputs.
+        The index of the layer's input.
     first, channels : int
-        Of the input.
+        The first channel of the input, and the number of channels.
     target : int
         First channel of the output.
     table : int8[256] or None
-        What the codes are looked up in.
+        The table for the codes.
     step : int
-        Channels of the input from one to the next.
+        Distance of the channels in the input.
     read, written : Phase
-        The rows and columns of the input, and those of the output that they become.
+        The rows and columns of the input that are read, and those of the output that are written.
     size : tuple of int or None
-        How many rows and columns; None for as many as the output has.
+        The number of rows and columns; None for those of the output.
     spread : int
-        Channels of the output from one to the next.
+        Distance of the channels in the output.
     along : tuple of Vector or None
-        How far it is in the input to the next row, column and channel of the output, where that is not the steps of
-        ``read`` and ``step``: elements change their axes then.
+        Distances in the input to the next row, column and channel of the output, where they are not the steps of
+        ``read`` and ``step``, because elements change their axes.
     code : int or None
-        What all elements are, where none is taken of an input.
+        The code of all elements, where they are constant.
     """
 
     source: int
@@ -365,22 +365,22 @@ class Selection:
 
     @property
     def image(self) -> bytes:
-        """The table as it lies in its memory; nothing where there is none."""
+        """The table's image in its memory; empty where there is none."""
         return b"" if self.table is None else self.table.tobytes()
 
     @property
     def vectors(self) -> tuple[Vector, Vector, Vector]:
-        """How far it is in the input to the next row, column and channel of the output."""
+        """Distances in the input to the next row, column and channel of the output."""
         (down, across), step = self.read.steps, self.step
         return self.along or ((down, 0, 0), (0, across, 0), (0, 0, step))
 
     @property
     def keeps_pixels(self) -> bool:
-        """Whether every pixel of the output is of the same pixel of the input."""
+        """Whether every pixel of the output comes from the same pixel of the input."""
         return self.along is None and self.read == self.written == WHOLE and self.size is None
 
     def within(self, rows: range, columns: range) -> tuple[range, range]:
-        """Which of its rows and columns lie in some of the output, from its first ones on."""
+        """Return the rows and columns of the selection that are in a part of the output, from its first ones on."""
         found = self.written.within(rows, columns)
         if self.size is None:
             return found
@@ -389,7 +389,7 @@ class Selection:
         )
 
     def elements(self, rows: range, columns: range) -> npt.NDArray[np.int64]:
-        """Which elements of the input some of its own rows and columns are, of all channels.
+        """Return the elements of the input for rows and columns of the selection, for all channels.
 
         Returns
         -------
@@ -403,7 +403,7 @@ class Selection:
         return start + sum(np.array(way).reshape(3, 1, 1, 1) * count for count, way in ways)
 
     def of_rows(self, rows: range, read: range) -> Selection | None:
-        """The part in some rows of the output, of some rows of the input; None where there is none."""
+        """Return the part in some rows of the output, from some rows of the input; None where there is none."""
         own, _ = self.within(rows, range(self.written.column, self.written.column + 1))
         if not own:
             return None
@@ -421,20 +421,19 @@ class Selection:
         return dataclasses.replace(part, read=Phase(int(start[0]), int(start[1]), self.read.steps), first=int(start[2]))
 
 
-# What becomes of a layer's codes after what it computes: a clamp and a table, or signs.
+# The epilogue of a layer's codes: a clamp and a table, or signs.
 
 
 @dataclass(frozen=True, eq=False)
 class CodeFinish:
-    """What becomes of codes. (How values become codes is another matter, see
-    :class:`~lutterfly.golden.numerics.fpc.Finish`.)
+    """The epilogue of codes. (:class:`~lutterfly.golden.numerics.fpc.Finish` converts values to codes.)
 
     Attributes
     ----------
     low, high : int
-        Clamp of a requantised code, after the zero point (fused Relu or Clip).
+        The clamp of a requantised code, after the zero point (fused Relu or Clip).
     table : int8[256] or None
-        What the clamped code is looked up in, indexed by the code plus 128.
+        The table of the clamped code, indexed by the code plus 128.
     inner : str
         Name of the graph's tensor between clamp and table, or signs; empty where there is neither.
     """
@@ -445,15 +444,15 @@ class CodeFinish:
     inner: str = ""
 
     def after(self, inner: str, table: Int8 | None) -> CodeFinish:
-        """The finish with a table, or none, after what is the tensor ``inner`` so far."""
+        """Return the finish with a table, or none, after the tensor ``inner``."""
         return dataclasses.replace(self, table=composed(self.table, table), inner=self.inner or inner)
 
 
 def composed(first: Int8 | None, second: Int8 | None) -> Int8 | None:
-    """A table and another one after it, as one; None where neither is one."""
+    """Compose a table with another one after it; None where there is neither."""
     return second if first is None else looked_up(first, second)
 
 
 def looked_up(codes: Int8, table: Int8 | None) -> Int8:
-    """What a table makes of codes; the codes where there is none."""
+    """Look codes up in a table; return them where there is none."""
     return codes if table is None else apply_table(codes, table)

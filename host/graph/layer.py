@@ -1,4 +1,4 @@
-"""What every layer says of itself: the contract between kinds of layers and the passes that work on them."""
+"""The interface of layers: the contract between kinds of layers and the passes that transform them."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ from .geometry import (
 class Layer(ABC):
     """One operation on tensors of the graph.
 
-    A kind of layer says what it is called and what it computes (:meth:`kind`, :meth:`evaluate`). All else has a default
-    here, that of a layer of which a pass need not know anything particular.
+    A kind of layer has to define its name and its function (:meth:`kind`, :meth:`evaluate`). All else has a default
+    here, that of a layer with no property that concerns a pass.
 
     Attributes
     ----------
     name : str
-        Its ONNX node's, for messages.
+        Name of its ONNX node, for messages.
     inputs : tuple of str
-        A tensor may stand twice among them.
+        Its inputs; a tensor may be there twice.
     output : str
     window : Window
-        What it reads its inputs with, the first one at least (see :meth:`window_of`).
+        The window over its inputs, the first one at least (see :meth:`window_of`).
     finish : CodeFinish or None
-        What becomes of its codes after what it computes; None of a layer after which there is nothing.
+        The epilogue of its codes; None for a layer that cannot have one.
     is_table : bool
-        Whether it is nothing but a table, or the signs, of a tensor: each code of the output depends on one code.
+        Whether it is only a table, or the signs, of a tensor: each code of the output depends on one code.
     is_copy : bool
-        Whether it copies elements (see :meth:`selections`), so that it is not needed where they lie right already.
+        Whether it copies elements (see :meth:`selections`), so that it is not needed where they are in place already.
     adds_border : bool
-        Whether it does nothing but put a border of the zero point around a map, as wide as ``window.pads``.
+        Whether it only pads a map with the zero point, by ``window.pads``.
     weight_place : int or None
-        Which input, the last one, is its weights.
+        The index of the input with its weights, which is the last one.
     keeps_signs : bool
-        Whether it chooses among elements: of +1 and -1 it makes +1 and -1, and of a binary tensor a binary tensor.
+        Whether it selects among elements, so that +1 and -1 stay such, and a binary tensor gives a binary tensor.
     """
 
     name: str
@@ -83,38 +83,38 @@ class Layer(ABC):
         return self.inputs if self.weight_place is None else self.inputs[: self.weight_place]
 
     def window_of(self, place: int) -> Window:
-        """What it reads one of its inputs with."""
+        """Return the window over one of its inputs."""
         return self.window
 
-    # What it is called, and what it computes.
+    # Name and function.
 
     @abstractmethod
     def kind(self, source: Shape, target: Shape) -> str:
-        """What it is called, in a word or two, between an input and an output of these shapes."""
+        """Return its name, in a word or two, for an input and an output of these shapes."""
 
     def details(self, source: Shape, target: Shape) -> str:
-        """What :meth:`describe` says after the kind."""
+        """Return the text after the kind in :meth:`describe`."""
         return ""
 
     def describe(self, source: Tensor, target: Tensor) -> str:
-        """The kind with its geometry and with what is fused, between these tensors."""
+        """Describe the kind, its geometry and the fused operations, between these tensors."""
         shapes = source.shape, target.shape
         return f"{self.kind(*shapes)}{self.details(*shapes)}"
 
     def macs(self, target: Shape) -> int:
-        """Multiply-accumulates for an output of this shape, as the network defines them."""
+        """Return the multiply-accumulates for an output of this shape, as the network defines them."""
         return 0
 
     @abstractmethod
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """What it computes, with the golden functions.
+        """Compute the layer with the golden functions.
 
         Parameters
         ----------
         values : mapping of str to int8[..., height, width, channels]
             Codes of its inputs, of one sample or of several.
         tensors : mapping of str to Tensor
-            Of the graph.
+            The tensors of the graph.
 
         Returns
         -------
@@ -123,78 +123,80 @@ class Layer(ABC):
         """
 
     def normalised(self, zero_point: int) -> Layer:
-        """A layer that computes the same from codes alone, where these stood for codes less a zero point before."""
+        """Return a layer that computes the same from the codes themselves instead of codes less a zero point."""
         return self
 
-    # What may be fused.
+    # Fusion.
 
     @property
     def table(self) -> Int8 | None:
-        """int8[256], what its codes are looked up in at last; None where there is no table."""
+        """int8[256], the table at the end of the layer; None where there is none."""
         return None if self.finish is None else self.finish.table
 
     @property
     def inner(self) -> str:
-        """The tensor in front of its table and signs: the output where there is neither."""
+        """The tensor before its table and signs: the output where there is neither."""
         return (self.finish and self.finish.inner) or self.output
 
     @property
     def input_tables(self) -> tuple[Int8 | None, ...]:
-        """int8[256] for each input, what its codes are looked up in first of all; None where there is no table."""
+        """int8[256] for each input, the table of its codes before the layer's function; None where there is none."""
         return (None,) * len(self.inputs)
 
     def with_input_tables(self, inputs: Sequence[str], tables: Sequence[Int8 | None]) -> Layer:
-        """The layer with other inputs and tables of theirs, for a kind that has such tables."""
+        """Return the layer with other inputs and their tables, for a kind that has such tables."""
         raise TypeError(f"{self.name}: layer must have tables for its inputs, not be a {type(self).__name__}")
 
     @property
     def takes_signs(self) -> bool:
-        """Whether it can give the signs of its codes, so that a layer after it that takes them becomes part of it."""
+        """Return whether it can output the signs of its codes, so that a sign layer after it can be fused."""
         return False
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        """The layer with a table after what it gives, for a layer that has a finish.
+        """Return the layer with a fused table, for a layer that has a finish.
 
         Parameters
         ----------
         output : str
             The tensor after the table.
         table : int8[256] or None
-            None where the output is binary and holds the signs of what it gave.
+            None where the output is binary and holds the signs of the former output.
         """
         raise TypeError(f"{self.name}: layer must have a finish to take a table, not be a {type(self).__name__}")
 
-    # What border it wants.
+    # Padding.
 
     def counts_border(self, code: int) -> bool:
-        """Whether its windows find this code in a border of the input's zero point, and count it as any other.
+        """Return whether the layer's padding equals a border of this code, the input's zero point.
 
-        Such a layer can take over a border that another one puts around its input, by wider ``window.pads``.
+        Such a layer can take over the padding of a layer before it, by wider ``window.pads``.
         """
         return False
 
     @property
     def binary_border(self) -> int | None:
-        """What it wants in the border of a binary input: +1, -1, or 0 for what counts as nothing; None for no border of
-        a binary tensor."""
+        """Return the padding of a binary input: +1, -1, or 0 for elements that add nothing; None for no padding of a
+        binary tensor."""
         return None
 
     def separated(self, between: str) -> tuple[Layer, Layer] | None:
-        """Two layers that together compute the same: along the columns into a tensor ``between``, then along the rows.
+        """Split into two layers: along the columns into a tensor ``between``, then along the rows.
 
-        None for a kind that cannot be taken apart.
+        None for a kind that is not separable.
         """
         return None
 
-    # What a part of its output is computed of.
+    # Parts of the output, and the parts of inputs from which they are computed.
 
     def of_rows(self, rows: range, height: int) -> Self | None:
-        """The layer that gives some rows of the output alone, of the rows of its inputs, which have ``height``, that
-        their windows reach; what lies beyond these is padding as before. None for a layer that cannot."""
+        """Return the layer for some rows of the output, whose inputs are the rows that their windows reach.
+
+        The whole inputs have ``height`` rows; padding is as before. None for a layer that cannot be split so.
+        """
         return dataclasses.replace(self, window=self.window.of_rows(rows, height))
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Layer, range] | None:
-        """The layer that gives some channels of the output alone, and the channels that it needs of each input.
+        """Return the layer for some channels of the output, and the channels that it needs of each input.
 
         Parameters
         ----------
@@ -204,89 +206,95 @@ class Layer(ABC):
         Returns
         -------
         layer : Layer
-            For inputs that have no other channels.
+            The layer, for inputs that have no other channels.
         needed : range
-        None for a layer that cannot.
+        The channels that it needs; None for a layer that cannot be split so.
         """
         return None
 
     def of_outputs(self, outputs: range, inner: str, output: str) -> Layer | None:
-        """The layer that gives some channels of the output alone, equally far apart, of all that it reads, as the
-        tensor ``output`` and, where it has a table, ``inner`` in front of that. None for a layer that cannot."""
+        """Return the layer for some equally spaced channels of the output, from all of its inputs.
+
+        Its output is ``output`` and, where it has a table, ``inner`` before it. None for a layer that cannot be split
+        so.
+        """
         return None
 
-    # How its channels depend on those of its inputs.
+    # Order of channels.
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Which channels may lie in another order, between these tensors."""
+        """Return the channels that may be reordered, between these tensors."""
         return ChannelRule.FIXED
 
     @property
     def connections(self) -> npt.NDArray[np.bool_]:
-        """Which input channels each output channel uses, bool[outputs, inputs], of a layer whose channels are free."""
+        """Return the input channels that each output channel uses, bool[outputs, inputs], for a layer with free
+        channels."""
         raise TypeError(f"{self.name}: layer must have free channels to have connections, not be {type(self).__name__}")
 
     def reordered(self, outputs: Order, inputs: Order) -> Layer:
-        """The layer for channels in other orders, as far as its rule allows.
+        """Return the layer for channels in other orders, as far as its rule allows.
 
         Parameters
         ----------
         outputs, inputs : int64[channels]
-            Which channel lies at each place.
+            The channel at each place.
         """
         return self
 
     def ungrouped(self, *, fill: bool = False) -> Layer:
-        """The layer with weights for all inputs, zeros for those that it does not use: its channels are free then.
+        """Return the layer without groups, with zero weights for unused inputs: its channels are free then.
 
-        With ``fill`` its own weights are all ones: none of them that happens to be zero looks like another group's.
+        With ``fill`` its own weights are all ones, so that a weight that happens to be zero counts as connected.
         """
         return self
 
     def order_in_runs(self, shape: Shape, outputs: Order, inputs: Order) -> Order:
-        """The order of output channels, of a ``shape``, in which it copies most of them together; by default as now."""
+        """Return the order of output channels, for a ``shape``, in which most are copied together; by default the
+        present one."""
         return outputs
 
     def selections(self, tensors: Mapping[str, Tensor]) -> list[Selection]:
-        """Which channels of its inputs become which of its output; of a layer that is no copy nothing."""
+        """Return the channels of inputs that are copied to channels of the output; none for a layer that is not a
+        copy."""
         return []
 
     def with_selections(self, inputs: Sequence[str], selections: Sequence[Selection]) -> Layer:
-        """The layer that takes other channels of other inputs, for a kind that any selections can be given."""
+        """Return the layer with other selections, for a kind that takes any."""
         raise TypeError(f"{self.name}: layer must copy any selections to be given some, not be a {type(self).__name__}")
 
     def view_choices(
         self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
     ) -> Iterator[Views]:
-        """Tensors that may lie in others so that it has less to copy: all together, then one by one.
+        """Return tensors that may be stored in others so that it has less to copy: all together, then one by one.
 
         Parameters
         ----------
         layers : sequence of Layer
         tensors : mapping of str to Tensor
         place_of : callable
-            Gives the tensor in which a tensor lies now, and where.
+            Returns the tensor in which a tensor is stored now, and its place.
         """
         return iter(())
 
 
-# Layers after which there may be a clamp and a table.
+# Layers with a clamp and a table.
 
 
 @dataclass(frozen=True, eq=False)
 class Finished(Layer):
-    """A layer with a finish, which a table after it may become part of."""
+    """A layer with a finish, into which a table after it can be fused."""
 
     finish: CodeFinish = field(default=CodeFinish(), kw_only=True)
 
     def describe(self, source: Tensor, target: Tensor) -> str:
-        """With its table, and signs, as far as it has them."""
+        """Describe the kind, and its table and signs where it has them."""
         table = "" if self.table is None else " + table"
         taken = " + signs" if target.bits == BINARY_BITS and not self.keeps_signs else ""
         return f"{super().describe(source, target)}{table}{taken}"
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        """A table after a table is one table."""
+        """Return the layer with the table composed with its own, if it has one."""
         return dataclasses.replace(self, output=output, finish=self.finish.after(self.output, table))
 
     def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
@@ -297,19 +305,19 @@ class Finished(Layer):
         return {self.inner: codes, self.output: output}
 
 
-# Layers of which every channel stands for itself.
+# Layers with independent channels.
 
 
 @dataclass(frozen=True, eq=False)
 class Channelwise(Finished):
-    """A layer that makes each channel of the same channel of its inputs, and all of them alike."""
+    """A layer that computes each channel from the same channel of its inputs, and all in the same way."""
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Self, range]:
-        """The same layer on fewer channels."""
+        """Return the same layer on fewer channels."""
         return self, channels
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Where the inputs' move, the output's do."""
+        """Return the rule that output channels move with those of the inputs."""
         return ChannelRule.TIED
 
 
@@ -336,10 +344,10 @@ class Graph:
     batch: int = 1
 
     def ends(self, layer: Layer) -> tuple[Tensor, Tensor]:
-        """A layer's first input and its output."""
+        """Return a layer's first input and its output."""
         return self.tensors[layer.input], self.tensors[layer.output]
 
     def kind_of(self, layer: Layer) -> str:
-        """What a layer is called."""
+        """Return the kind of a layer."""
         source, target = self.ends(layer)
         return layer.kind(source.shape, target.shape)

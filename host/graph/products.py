@@ -1,4 +1,4 @@
-"""Layers that multiply and add up: convolutions of all kinds, averages, borders and matrix products."""
+"""Layers that multiply and accumulate: convolutions of all kinds, averages, padding and matrix products."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Product(Finished):
     weights : int8[output channels, kernel rows, kernel columns, input channels / groups]
     bias : int32[output channels]
     multiplier : float32[output channels]
-        From sum to code.
+        The factor from sum to code.
     groups : int
-        Output channel o reads the input channels of group ``o // (output channels / groups)`` alone: with as many
-        groups as input channels the product is depthwise.
+        Output channel o reads only the input channels of group ``o // (output channels / groups)``: with as many groups
+        as input channels the product is depthwise.
     """
 
     weights: Int8
@@ -48,18 +48,17 @@ class Product(Finished):
 
     @cached_property
     def _kernels(self) -> dict[int, Kernels]:
-        """By the zero point of the input: as many as are needed."""
+        """Kernels by the zero point of the input, created as needed."""
         return {}
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """The sums, requantised."""
         zero_point = tensors[self.input].zero_point
         return self._evaluated(values, tensors, zero_point=zero_point, border=zero_point)
 
     def _evaluated(
         self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor], *, zero_point: int, border: int
     ) -> dict[str, Int8]:
-        """The sums of codes less a zero point, over a border of another code, requantised."""
+        """Requantise the sums of codes less a zero point, over padding of another code."""
         if zero_point not in self._kernels:
             kernels = Kernels(self.weights, self.bias, self.groups, most_code=self.most_code)
             self._kernels[zero_point] = kernels.without(zero_point)
@@ -85,11 +84,12 @@ class Product(Finished):
         return requantise_float(taken, multiplier[..., np.newaxis], zero_point, *limits, overwrite=True)
 
     def counts_border(self, code: int) -> bool:
-        """The zero point, whatever it is: it adds nothing to a sum."""
+        """Padding with the zero point adds nothing to a sum, whatever its code."""
         return True
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Depthwise ones keep channels apart, and those of one group have weights that can move, both between codes."""
+        """Depthwise products move with their inputs, those of one group are free; both only between tensors of
+        codes."""
         if self.groups == source.shape[2] == len(self.weights) > 1:
             return ChannelRule.TIED
         is_free = self.groups == 1 and source.bits == target.bits == CODE_BITS
@@ -97,11 +97,10 @@ class Product(Finished):
 
     @property
     def connections(self) -> npt.NDArray[np.bool_]:
-        """Where some weight is not zero."""
         return self.weights.any(axis=(1, 2))
 
 
-# The depthwise product of unit weights: what an average and a border have in common.
+# The depthwise product of unit weights, which averages and padding share.
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,9 +111,9 @@ class UnitProduct(Product):
     ----------
     channels : int
     scale : float32
-        From sum to code, of all channels.
+        The factor from sum to code, for all channels.
     offset : int
-        What is added to each sum: 0 as in the model, where the input's zero point is not yet folded in.
+        The addend of each sum: 0 as in the model, where the input's zero point is not yet folded in.
     """
 
     channels: int = field(kw_only=True)
@@ -138,15 +137,13 @@ class UnitProduct(Product):
 
     @property
     def groups(self) -> int:
-        """One for each channel."""
         return self.channels
 
     def normalised(self, zero_point: int) -> Self:
-        """Every element of a window brings the zero point once."""
+        """Every element of a window contributes the zero point once."""
         return dataclasses.replace(self, offset=self.offset - zero_point * math.prod(self.window.kernel))
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Self, range]:
-        """Every channel for itself."""
         return dataclasses.replace(self, channels=len(channels)), channels
 
 
@@ -161,13 +158,13 @@ class Convolution(Product):
     ----------
     weights : int8[output channels, kernel rows, kernel columns, input channels / groups]
     bias : int32[output channels]
-        As in the model: the input's zero point is not yet folded in.
+        The bias of the model: the input's zero point is not yet folded in.
     multiplier : float32[output channels]
         ``f32(f32(xs * ws) / ys)``.
     groups : int
         See :class:`.product.Product`.
     of_groups : int
-        Groups of the model whose weights these are, with zeros between them; see :meth:`ungrouped`.
+        Groups of the model whose weights these are, with zeros elsewhere; see :meth:`ungrouped`.
     """
 
     weights: Int8
@@ -177,7 +174,6 @@ class Convolution(Product):
     of_groups: int = 1
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """By its groups, or whether one window is the whole map."""
         if self.groups > 1:
             return "depthwise" if self.groups == len(self.weights) else "grouped convolution"
         if self.of_groups > 1:
@@ -185,7 +181,6 @@ class Convolution(Product):
         return "fully connected" if self._is_whole_map(source, target) else "convolution"
 
     def details(self, source: Shape, target: Shape) -> str:
-        """The geometry, unless it follows of the map, and the groups."""
         count = self.groups * self.of_groups
         if count == 1 and self._is_whole_map(source, target):
             return ""
@@ -196,19 +191,19 @@ class Convolution(Product):
         return self.window.kernel == source[:2] and target[:2] == (1, 1)
 
     def macs(self, target: Shape) -> int:
-        """One for each weight that an element of the output takes.
+        """There is one for each weight that an element of the output uses.
 
-        Without the elements of the window that no weight is for: they are there for other phases of a map. And without
-        the zeros between groups.
+        Elements of the window without a weight, which exist for other phases of a map, do not count, nor do the zeros
+        between groups.
         """
         unused = int(np.count_nonzero(~self.weights.any(axis=(0, 3))))
         outputs, _, _, inputs = self.weights.shape
         return target[0] * target[1] * (self.weights.size - unused * outputs * inputs) // self.of_groups
 
     def normalised(self, zero_point: int) -> Convolution:
-        """What a zero point adds to each sum is subtracted from the bias.
+        """The bias is reduced by the zero point's contribution to each sum.
 
-        ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Borders hold zx, so that this holds
+        ``sum((x - zx) * w) + b = sum(x * w) + (b - zx * sum(w))``, modulo 2**32. Padding is zx, so that this holds
         there too.
         """
         if zero_point == 0:
@@ -218,7 +213,7 @@ class Convolution(Product):
         return dataclasses.replace(self, bias=bias)
 
     def of_channels(self, channels: range, source: Tensor) -> tuple[Convolution, range] | None:
-        """Of one group all inputs are needed, of a depthwise one those of the outputs; other groups stay together."""
+        """One group needs all inputs, a depthwise convolution those of the outputs; other groups stay together."""
         is_depthwise = self.groups == len(self.weights) == source.shape[2]
         if self.groups > 1 and not is_depthwise:
             return None
@@ -233,7 +228,6 @@ class Convolution(Product):
         return layer, channels if self.groups > 1 else range(source.shape[2])
 
     def of_outputs(self, outputs: range, inner: str, output: str) -> Convolution | None:
-        """Where each group has as many of them."""
         of_group = len(self.weights) // self.groups
         shares = {
             sum(first <= one < first + of_group for one in outputs) for first in range(0, len(self.weights), of_group)
@@ -252,11 +246,10 @@ class Convolution(Product):
 
     @property
     def takes_signs(self) -> bool:
-        """A dense one does: the array that computes it packs what it gives."""
+        """A dense convolution does: the array that computes it packs its results."""
         return self.groups == 1
 
     def ungrouped(self, *, fill: bool = False) -> Convolution:
-        """Of several groups one, unless each is a channel."""
         outputs, rows, columns, inputs = self.weights.shape
         if self.groups == 1 or (inputs == 1 and self.groups == outputs):
             return self
@@ -267,7 +260,7 @@ class Convolution(Product):
         return dataclasses.replace(self, weights=weights, groups=1, of_groups=self.groups)
 
     def reordered(self, outputs: npt.NDArray[np.int64], inputs: npt.NDArray[np.int64]) -> Convolution:
-        """What belongs to an output moves with it, and with one group the weights of an input with that."""
+        """Weights and bias of an output move with it; with one group, the weights of an input move with it."""
         weights = self.weights[outputs]
         return dataclasses.replace(
             self,
@@ -287,24 +280,22 @@ class AveragePool(UnitProduct):
     Attributes
     ----------
     multipliers : dict of int to float32
-        Where a border does not count: the scale by the elements of a window that lie in the input, see
-        :meth:`.geometry.Window.counts`. Empty where all windows have one.
+        Where padding does not count: the scale by the number of a window's elements in the input, see
+        :meth:`.geometry.Window.counts`. Empty where all windows have the same scale.
     """
 
     multipliers: Mapping[int, np.float32] = field(default_factory=dict, kw_only=True)
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """No convolution of the network's."""
         return "average pooling"
 
     def details(self, source: Shape, target: Shape) -> str:
-        """The geometry."""
         return f" {self.window.text}"
 
     def scales(self, size: tuple[int, int]) -> npt.NDArray[np.float32]:
         """By the elements in the input, where a border does not count.
 
-        A border holds the zero point, which adds nothing to a sum: only what that is divided by differs.
+        Padding is the zero point, which adds nothing to a sum: only the divisor differs.
         """
         if not self.multipliers:
             return super().scales(size)
@@ -315,21 +306,20 @@ class AveragePool(UnitProduct):
         return np.broadcast_to(found, (self.channels, *found.shape))
 
     def counts_border(self, code: int) -> bool:
-        """Unless its border does not count."""
+        """It does, unless padding does not count in averages."""
         return not self.multipliers
 
 
-# Borders around maps.
+# Padding of maps.
 
 
 @dataclass(frozen=True, eq=False)
 class Pad(UnitProduct):
-    """A border of the zero point, as wide as ``window.pads``: the sums of windows of one element."""
+    """Padding with the zero point, by ``window.pads``, computed as sums of windows of one element."""
 
     adds_border: ClassVar[bool] = True
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """No convolution of the network's."""
         return "border"
 
 
@@ -340,12 +330,12 @@ class Pad(UnitProduct):
 class BinaryConvolution(Convolution):
     """Convolution of a binary tensor with weights that are +1 and -1.
 
-    Inner products are requantised like those of others: without a scale, a negative bias is a threshold.
+    Inner products are requantised like other sums: without a scale, a negative bias is a threshold.
 
     Attributes
     ----------
     pad : int
-        What the border counts as: +1, -1, or 0 for nothing.
+        The value of padding: +1, -1, or 0 for none.
     """
 
     most_code: ClassVar[int] = 1
@@ -353,27 +343,27 @@ class BinaryConvolution(Convolution):
     pad: int = field(kw_only=True)
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """As a convolution, by its groups and its window."""
         return f"binary {super().kind(source, target)}"
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """Products of +1 and -1: the bytes of agreeing bits, see ``golden/numerics/binary.py``, in less time.
+        """Products of +1 and -1 give the same bytes as counts of agreeing bits, see ``golden/numerics/binary.py``, in
+        less time.
 
-        What is no binary value, as a border of 0, counts as nothing.
+        Values other than +1 and -1, such as padding of 0, add nothing.
         """
         return self._evaluated(values, tensors, zero_point=0, border=self.pad)
 
     def counts_border(self, code: int) -> bool:
-        """Its border is no code."""
+        """The padding is not a code."""
         return False
 
     @property
     def binary_border(self) -> int:
-        """What the border counts as."""
+        """The layer's own padding."""
         return self.pad
 
     def channel_rule(self, source: Tensor, target: Tensor) -> ChannelRule:
-        """Channels are bits of bytes, and no connection is off."""
+        """Channels are fixed, as they are bits of bytes."""
         return ChannelRule.FIXED
 
 
@@ -389,11 +379,11 @@ class FastPointwise(Finished):
     stages : Stages
     bias : int16[outputs]
     scale : float32[outputs]
-        From value to code.
+        The factor from value to code.
     zero_point : int
-        That the input's codes lose, as an int8 code.
+        The zero point that is subtracted from the input's codes, as an int8 code.
     result_zero_point : int
-        Of the codes that it requantises to, as an int8 code.
+        The zero point of the results, as an int8 code.
     """
 
     stages: Stages
@@ -404,42 +394,39 @@ class FastPointwise(Finished):
 
     @cached_property
     def requantisation(self) -> Finish:
-        """What makes codes of the values of the last stage."""
+        """The requantisation of the last stage's values."""
         return Finish(self.bias, self.scale, self.result_zero_point, self.finish.low, self.finish.high)
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """As its technique is called."""
         return "fast pointwise convolution"
 
     def details(self, source: Shape, target: Shape) -> str:
-        """The stages."""
         return f", {self.stages.pattern.stages} stages"
 
     def macs(self, target: Shape) -> int:
-        """One for each weight that is not multiplied with a null channel, and whose result is kept."""
+        """There is one for each weight that is not multiplied with a null channel and whose result is used."""
         return target[0] * target[1] * self.stages.pattern.live_multiplications
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """Each pixel through all stages."""
         result = fast_pointwise_float(values[self.input], self.zero_point, self.stages, self.requantisation)
         return self.finished(result, tensors)
 
 
-# Matrix products of two activations: the weights of a convolution with a kernel of 1x1 are known at run time only.
+# Matrix products of two activations: 1x1 convolutions whose weights are known only at run time.
 
 
 @dataclass(frozen=True, eq=False)
 class MatrixProduct(Finished):
-    """Every pixel of the first input by a matrix whose elements are those of the second, requantised.
+    """The product of every pixel of the first input and a matrix of the second input's elements, requantised.
 
-    Both have the zero point 0: what another one would add to a sum depends on the codes.
+    Both have the zero point 0: the contribution of another one to a sum would depend on the codes.
 
     Attributes
     ----------
     multiplier : float32
         ``f32(f32(xs * ws) / ys)``.
     order : int64[outputs, inputs]
-        Which element of the second input each of the matrix is, counted from the first on.
+        For each element of the matrix, the index of the second input's element.
     """
 
     weight_place: ClassVar[int] = 1
@@ -448,16 +435,14 @@ class MatrixProduct(Finished):
     order: npt.NDArray[np.int64]
 
     def kind(self, source: Shape, target: Shape) -> str:
-        """Of two activations."""
         return "matrix product"
 
     def details(self, source: Shape, target: Shape) -> str:
-        """The matrix."""
         outputs, inputs = self.order.shape
         return f" by {outputs}x{inputs}"
 
     def macs(self, target: Shape) -> int:
-        """One for each element of the matrix and each pixel."""
+        """There is one for each element of the matrix and each pixel."""
         return target[0] * target[1] * self.order.size
 
     def evaluate(self, values: Mapping[str, Int8], tensors: Mapping[str, Tensor]) -> dict[str, Int8]:

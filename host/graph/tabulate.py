@@ -25,12 +25,12 @@ _REST_LENGTHS = (1, 3, 7, 15, 31, 63)
 
 
 def code_offset(dtype: np.dtype) -> int:
-    """What int8 or uint8 elements are more than the int8 codes that stand for them."""
+    """Return the difference between int8 or uint8 elements and their int8 codes."""
     return 128 if dtype == np.uint8 else 0
 
 
 def open_part(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
-    """Open a part of what ONNX Runtime executes, to be run as it stands, without a thread pool of its own."""
+    """Open a part of the executed graph without optimisations and without a thread pool."""
     return plain_session(model, threads=1)
 
 
@@ -42,7 +42,7 @@ def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
     model : ModelProto
         Inputs of shape [n] with any n, one output, all int8 or uint8.
     ahead : mapping of str to int8[256]
-        Tables through which a code reaches each input; by default it is the one input itself.
+        Tables between a code and each input; by default the code is the one input itself.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
     Raises
     ------
     ValueError
-        If ONNX Runtime's result for a code depends on where in a tensor it stands, so that no table gives its bytes.
+        If ONNX Runtime's result for a code depends on its place in a tensor, so that no table gives its bytes.
     """
     session = open_part(model)
     types = {
@@ -67,8 +67,8 @@ def tabulate(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
     table = run(CODES)
     for length in _REST_LENGTHS:
         for start in range(0, 256, length):
-            # Bodies of one and of two hundred and fifty-six elements, so that the last `length` codes fall in the rest
-            # of some kernel.
+            # The lengths have bodies of one and of two hundred and fifty-six elements, so that the last `length` codes
+            # are in the rest of some kernel.
             rest = CODES.take(range(start, start + length), mode="wrap")
             for codes in (rest, np.concatenate([CODES, rest])):
                 _check(table, codes, run(codes))

@@ -1,1 +1,1 @@
-"""ONNX models as they are: their files, tensors and random numbers, and what ONNX Runtime computes of them."""
+"""ONNX models: their files, their tensors, and their execution in ONNX Runtime."""

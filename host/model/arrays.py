@@ -1,4 +1,4 @@
-"""The inputs and outputs of a model as ONNX Runtime describes them, and arrays and files that are given for them."""
+"""The inputs and outputs of a model as ONNX Runtime describes them, and users' arrays and files for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..files.files import load_archive, load_array
 if TYPE_CHECKING:
     from .model import Model
 
-#: Names the inputs and outputs that got an axis for samples, see :mod:`.whole_samples`.
+#: Metadata key that lists the inputs and outputs that got an axis for samples, see :mod:`.whole_samples`.
 WHOLE_KEY = "lutterfly.whole"
 
 _NUMPY_TYPES = {
@@ -35,11 +35,11 @@ class TensorInfo:
     ----------
     name : str
     shape : list of int, str or None
-        A dimension that is not fixed has its name, or None.
+        Its dimensions; one that is not fixed is a name, or None.
     type : str
-        As ONNX Runtime spells it, for example ``tensor(float)``.
+        The type in ONNX Runtime's spelling, for example ``tensor(float)``.
     is_whole : bool
-        Whether a sample is the whole tensor, whose first axis is none of samples, see :mod:`.whole_samples`.
+        Whether a sample is the whole tensor, whose first axis does not count samples, see :mod:`.whole_samples`.
     """
 
     name: str
@@ -59,19 +59,19 @@ class TensorInfo:
         return sizes if self.is_whole else sizes[1:]
 
     def with_samples(self, array: np.ndarray) -> np.ndarray:
-        """An array whose first axis counts samples: of whole ones that are given alone, or one after the other."""
+        """Return the array with a first axis that counts samples: a single whole sample gets one, a stack has it."""
         shape = self.sample_shape
         is_flat = self.is_whole and isinstance(array, np.ndarray) and array.shape[1:] == shape[1:]
         return array.reshape(-1, *shape) if is_flat and array.size and len(array) % shape[0] == 0 else array
 
 
 def sample_count(arrays: Mapping[str, np.ndarray]) -> int:
-    """Samples in arrays whose first axis counts them, as many in each."""
+    """Return the number of samples in arrays whose first axis counts them, which is equal in all."""
     return len(next(iter(arrays.values())))
 
 
 def contents(array: np.ndarray) -> bytes:
-    """What an array holds, to compare: the bytes of its elements; of strings each one's length and its UTF-8."""
+    """Return the contents of an array as bytes that can be compared; for strings the length and the UTF-8 of each."""
     if array.dtype.kind not in "OU":
         return array.tobytes()
     encoded = [str(text).encode() for text in array.ravel()]
@@ -79,12 +79,12 @@ def contents(array: np.ndarray) -> bytes:
 
 
 def differing_bytes(found: np.ndarray, expected: np.ndarray) -> int:
-    """How many bytes of two arrays of numbers, of one shape and type, differ."""
+    """Count the bytes in which two arrays of numbers, of one shape and type, differ."""
     return int(np.count_nonzero(found.view(np.uint8) != expected.view(np.uint8)))
 
 
 def describe_model(model: Model) -> tuple[list[TensorInfo], list[TensorInfo]]:
-    """Inputs and outputs of an ONNX model that ONNX Runtime runs."""
+    """Return the inputs and outputs of an ONNX model that ONNX Runtime runs."""
     # It takes a third of a second to import, which checks of the command line need not wait for.
     from .runtime import open_with, plain_options  # noqa: PLC0415
 
@@ -101,7 +101,7 @@ def describe_model(model: Model) -> tuple[list[TensorInfo], list[TensorInfo]]:
 
 
 def check_feeds(inputs: Sequence[TensorInfo], feeds: Mapping[str, np.ndarray]) -> int:
-    """Check every array against its input; returns the samples in the batch.
+    """Check every array against its input; return the number of samples in the batch.
 
     Raises
     ------
@@ -139,18 +139,18 @@ def check_feed(info: TensorInfo, array: np.ndarray) -> None:
         raise ValueError(f"input {info.name} must have the shape [{shape}], not {list(array.shape)}")
 
 
-# Files of tensors: which file the command line names for which input or output.
+# Files of tensors, as the command line names them for inputs and outputs.
 
 
 def assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict[str, str]:
-    """Files by the name of their tensor, from ``NAME=FILE`` or, where there is only one tensor, ``FILE``.
+    """Return files by the name of their tensor, from ``NAME=FILE`` or, where there is only one tensor, ``FILE``.
 
     Both names and files may contain ``=``.
     """
     known = [info.name for info in infos]
     files: dict[str, str] = {}
     for word in words:
-        # The longest: a name may be the beginning of another one.
+        # The longest name counts, as a name may be the beginning of another one.
         name = max((name for name in known if word.startswith(f"{name}=")), key=len, default=None)
         if name is not None:
             path = word[len(name) + 1 :]
@@ -170,7 +170,7 @@ def assign(kind: str, words: Sequence[str], infos: Sequence[TensorInfo]) -> dict
 
 
 def load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[str, np.ndarray]:
-    """The arrays of inputs, from their files."""
+    """Load the arrays of inputs from their files."""
     known, feeds = {info.name: info for info in infos}, {}
     for name, path in files.items():
         feeds[name] = load_array(path)
@@ -183,7 +183,7 @@ def load_inputs(files: Mapping[str, str], infos: Sequence[TensorInfo]) -> dict[s
 
 
 def load_samples(path: Path, infos: Sequence[TensorInfo]) -> dict[str, np.ndarray]:
-    """The samples of all inputs, from an archive with an array for each, or from the file of the only one's.
+    """Load the samples of all inputs, from an archive with an array for each, or from a file for the only input.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def load_samples(path: Path, infos: Sequence[TensorInfo]) -> dict[str, np.ndarra
 
 
 def load_labels(path: Path, samples: int, classes: int) -> npt.NDArray[np.int64]:
-    """The class of each sample, int64[samples], from 0 to ``classes - 1``.
+    """Load the class of each sample, int64[samples], from 0 to ``classes - 1``.
 
     Raises
     ------
@@ -236,7 +236,7 @@ def load_labels(path: Path, samples: int, classes: int) -> npt.NDArray[np.int64]
 
 
 def _check_finite(path: str, name: str, array: np.ndarray) -> None:
-    """No code stands for NaN or infinity: what QuantizeLinear makes of them is nobody's definition."""
+    """Refuse NaN and infinity, for which there is no code: QuantizeLinear does not define them."""
     if array.dtype.kind != "f" or np.isfinite(array).all():
         return
     place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))

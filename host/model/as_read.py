@@ -1,4 +1,4 @@
-"""What ONNX Runtime reads although the standard does not have it so, as the standard has it."""
+"""Rewrite models that ONNX Runtime reads although they break the standard into models that obey it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _STANDARD = "ai.onnx"
 
 
 def as_onnx_runtime_reads(model: onnx.ModelProto) -> None:
-    """Change a model that was parsed into what ONNX Runtime takes it for.
+    """Change a parsed model into one that obeys the standard and has the meaning that ONNX Runtime gives it.
 
-    It sorts nodes, takes the last one of several initializers of a name, reads none without a name, and knows the
-    standard operators by their domain's name too.
+    ONNX Runtime sorts nodes, takes the last one of several initializers of a name, ignores those without a name, and
+    knows the standard operators by their domain's name too.
     """
     graph = model.graph
     for node in graph.node:
@@ -35,9 +35,9 @@ def as_onnx_runtime_reads(model: onnx.ModelProto) -> None:
 
 
 def unmade(graph: onnx.GraphProto) -> tuple[onnx.NodeProto, str] | None:
-    """A node that can never run, and a tensor that it waits for; None if there is none.
+    """Return a node that can never run, and a tensor that it waits for; None if there is none.
 
-    The tensor is one that nothing computes, if there is one such; else nodes wait for one another.
+    The tensor is one that nothing computes, if there is one; else nodes wait for one another.
     """
     done = set(_sorted(graph))
     waiting = [node for place, node in enumerate(graph.node) if place not in done]
@@ -48,7 +48,7 @@ def unmade(graph: onnx.GraphProto) -> tuple[onnx.NodeProto, str] | None:
 
 
 def reads(node: onnx.NodeProto) -> list[str]:
-    """The tensors that a node reads, those that its branches and bodies take from outside included."""
+    """Return the tensors that a node reads, including those that its branches and bodies read from outside."""
     names = [name for name in node.input if name]
     for attribute in node.attribute:
         for graph in (attribute.g, *attribute.graphs):
@@ -65,7 +65,8 @@ def _given(graph: onnx.GraphProto) -> set[str]:
 
 
 def _sorted(graph: onnx.GraphProto) -> Iterator[int]:
-    """Places of nodes in an order in which they can run, as far as there is one: the given one where it can stay."""
+    """Return the indices of nodes in an order in which they can run, as far as there is one, close to the given
+    order."""
     known, readers = _given(graph), dict[str, list[int]]()
     missing: list[set[str]] = []
     for place, node in enumerate(graph.node):

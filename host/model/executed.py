@@ -1,4 +1,4 @@
-"""The graph that ONNX Runtime executes, sessions as the reference opens them, and what keeps its bytes exact."""
+"""The graph that ONNX Runtime executes, and sessions of the reference with the settings that keep its bytes exact."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .model import Model
 from .model_graph import INTEGER_PRODUCTS, has_unsigned, is_qdq, keep_inputs, model_inputs
 from .runtime import open_with, session_options
 
-# Weights and zero points, one for each product: ONNX Runtime makes weights unsigned only where none is shared.
+# Separate weights and zero points for each product: ONNX Runtime makes weights unsigned only where none is shared.
 
-#: Where products and DequantizeLinear keep weights; a scale and a zero point follow.
+#: The position of the weights among the inputs of products and DequantizeLinear; a scale and a zero point follow.
 _WEIGHTS = {"QLinearConv": 3, "QLinearMatMul": 3, "QGemm": 3, "DequantizeLinear": 0}
 #: From this operator set on ONNX Runtime (1.32) does not make the weights of a QLinearMatMul unsigned.
 _SIGNED_PRODUCTS = 21
-#: From an int8 code to the uint8 code of the same value.
+#: The difference between an int8 code and the uint8 code of the same value.
 _TO_UNSIGNED = 1 << 7
 
 
 def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of a model in which no two readers share constant weights, dequantised or not, or the zero point of such.
+    """Return a copy of a model in which no two readers share constant weights, dequantised or not, or their zero point.
 
     Exporters write one zero point for all weights, and equal weights once. ONNX Runtime (1.32) makes an unsigned copy
     of both for each product, names it after the tensor, and fails on the second copy of one name.
@@ -43,7 +43,7 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
             constants[node.output[0]] = node.attribute[0].t
     fixed, taken = set(constants), set()
     for node in copied.graph.node:
-        # What is computed from constants will be one.
+        # A tensor that is computed from constants becomes a constant.
         if fixed.issuperset(name for name in node.input if name):
             fixed |= set(node.output)
     nodes = _own_dequantisers(copied, fixed)
@@ -82,7 +82,7 @@ def _type(constants: dict[str, onnx.TensorProto], name: str) -> int | None:
 
 
 def _own_dequantisers(model: onnx.ModelProto, fixed: set[str]) -> list[NodeProto]:
-    """The nodes, and for each reader of dequantised weights beyond the first a DequantizeLinear in front of it."""
+    """Return the nodes, with a DequantizeLinear before each reader of dequantised weights but the first."""
     sources = {
         node.output[0]: node
         for node in model.graph.node
@@ -103,7 +103,7 @@ def _own_dequantisers(model: onnx.ModelProto, fixed: set[str]) -> list[NodeProto
 
 
 def _operands(node: NodeProto, fixed: set[str], constants: dict[str, onnx.TensorProto]) -> list[int]:
-    """Positions of constant weights, and of their zero point."""
+    """Return the positions of constant weights and of their zero point."""
     first = _WEIGHTS.get(node.op_type)
     if first is None or node.input[first] not in fixed:
         return []
@@ -117,7 +117,7 @@ _EXACT_SUMS = "session.x64quantprecision"
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model as the reference opens it: where activations are uint8, its sums must be exact.
+    """A model with the changes and options that the reference needs: with uint8 activations, its sums must be exact.
 
     Attributes
     ----------
@@ -129,16 +129,16 @@ class Prepared:
 
     @cached_property
     def model(self) -> Model:
-        """What is opened instead: with the weights that the processor needs for exact sums, which may be uint8."""
+        """The model to open instead, with the weights that the processor needs for exact sums, which may be uint8."""
         return Model.written(own_zero_points(self.given.proto)) if self._is_unsigned else self.given
 
     @cached_property
     def executed(self) -> onnx.ModelProto:
-        """The graph that ONNX Runtime makes of it, see :func:`executed_model`; nobody may change it."""
+        """The graph that ONNX Runtime makes of it, see :func:`executed_model`; it must not be changed."""
         return executed_model(self.model.proto, self.options()) if self._needs_exact_sums else self._plainly_executed
 
     def options(self) -> onnxruntime.SessionOptions:
-        """New ones, with which it is opened."""
+        """Create the options with which it is opened."""
         options = session_options(qdq=is_qdq(self.model.proto))
         if self._needs_exact_sums:
             options.add_session_config_entry(_EXACT_SUMS, "1")
@@ -154,7 +154,7 @@ class Prepared:
 
     @cached_property
     def _needs_exact_sums(self) -> bool:
-        """Whether activations are uint8, and no product reads int8 codes, for which there are no kernels then."""
+        """Return whether activations are uint8, and no product reads int8 codes, which would have no kernels then."""
         if not self._is_unsigned:
             return False
         graph = self._plainly_executed.graph
@@ -164,23 +164,23 @@ class Prepared:
 
 
 def open_session(model: Model) -> onnxruntime.InferenceSession:
-    """Open a model, or a part cut from one, as the reference does."""
+    """Open a model, or a part cut from one, with the settings of the reference."""
     prepared = Prepared(model)
     return open_with(prepared.model.data, prepared.options())
 
 
 def executed_model(model: onnx.ModelProto, options: onnxruntime.SessionOptions | None = None) -> onnx.ModelProto:
-    """The graph that ONNX Runtime makes of a model and executes, as it writes it itself under the reference's options.
+    """Return the graph that ONNX Runtime makes of a model and executes, as it writes it under the reference's options.
 
-    Every fusion is done in it: whoever shows more of its tensors, or runs a part of it, opens it with
-    :func:`plain_session`, so that ONNX Runtime changes nothing any more. What is missing is its last level, which only
-    changes layouts: float convolutions may add up in another order then, no quantised operator does.
+    Every fusion is done in it: to show more of its tensors, or to run a part of it, open it with
+    :func:`plain_session`, so that ONNX Runtime changes nothing any more. The last level of optimisation is missing,
+    which only changes layouts: float convolutions may add up in another order then, no quantised operator does.
 
     Parameters
     ----------
     model : ModelProto
     options : SessionOptions or None
-        Others than those of :func:`session_options`, which are changed.
+        Options in place of those of :func:`session_options`; they are changed.
     """
     options = options or session_options(qdq=is_qdq(model))
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
@@ -196,7 +196,7 @@ def executed_model(model: onnx.ModelProto, options: onnxruntime.SessionOptions |
 
 
 def _name_by_origin(model: onnx.ModelProto, executed: onnx.ModelProto) -> None:
-    """Name what ONNX Runtime adds to a model after what it is computed from.
+    """Name the tensors that ONNX Runtime adds to a model after their inputs.
 
     It numbers the tensors that it adds, in an order that the whole model decides: beside a model in which nodes stand
     for functions they could swap their names, and one would be compared with another.
@@ -204,14 +204,14 @@ def _name_by_origin(model: onnx.ModelProto, executed: onnx.ModelProto) -> None:
     given = {name for node in model.graph.node for name in (*node.input, *node.output)}
     given |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
     renamed: dict[str, str] = {}
-    #: Names of what is added, shortened: a name must not hold those of all that is before it.
+    #: Names of added tensors are shortened, or each would contain the names of all before it.
     short: dict[str, str] = {}
     constants = {tensor.name: tensor for tensor in executed.graph.initializer}
     for node in executed.graph.node:
         node.input[:] = [renamed.get(name, name) for name in node.input]
         if given.issuperset(filter(None, node.output)):
             continue
-        # Constants by what they hold: of equal ones ONNX Runtime keeps any.
+        # Constants are named by their contents, as ONNX Runtime keeps any one of equal constants.
         shown = [
             _digest(numpy_helper.to_array(constants[name]).tobytes()) if name in constants else short.get(name, name)
             for name in node.input
@@ -234,12 +234,12 @@ def _digest(data: bytes) -> str:
 
 
 def open_host_part(part: Model) -> onnxruntime.InferenceSession:
-    """Open a head or tail that was cut out of what ONNX Runtime executes.
+    """Open a head or tail that was cut out of the executed graph.
 
-    It is opened as the reference opens a model, but with every QuantizeLinear and DequantizeLinear where it stands.
-    By itself ONNX Runtime would merge what it does not merge in the whole network, where a tensor between two
+    It is opened with the settings of the reference, but every QuantizeLinear and DequantizeLinear stays in place.
+    Otherwise ONNX Runtime would merge pairs that it does not merge in the whole network, where a tensor between two
     quantisations has other readers too; and it would dequantise constant weights beforehand, which other kernels with
-    another order of additions multiply then. What can be computed beforehand has been.
+    another order of additions multiply then. Constants have been folded already.
     """
     prepared = Prepared(part)
     options = prepared.options()
@@ -256,8 +256,10 @@ def open_host_part(part: Model) -> onnxruntime.InferenceSession:
 
 
 def uncut_size(size: int, kernel: int, stride: int, dilation: int, more: int) -> int:
-    """Rows or columns that a ConvTranspose gives for ``size`` of its input before borders are cut off, ``more`` of them
-    as its output_padding."""
+    """Return the rows or columns that a ConvTranspose gives for ``size`` of its input before borders are cut off.
+
+    ``more`` of them are its output_padding.
+    """
     return stride * (size - 1) + more + dilation * (kernel - 1) + 1
 
 
@@ -290,24 +292,25 @@ class Transposed:
 
     @property
     def phases_first(self) -> bool:
-        """Whether the channels of a phase lie side by side, instead of the phases of a channel, as groups need."""
+        """Whether the channels of a phase are adjacent; with groups the phases of a channel have to be."""
         return self.groups == 1
 
     @property
     def whole(self) -> tuple[int, int]:
-        """Rows and columns of all phases together: as many as the output has, or a few more."""
+        """Rows and columns of all phases together: those of the output, or a few more."""
         return tuple(self._count(axis) * self.strides[axis] for axis in range(2))
 
     @property
     def pads(self) -> tuple[int, int, int, int]:
-        """The border of the convolution: top, left, bottom, right."""
+        """The padding of the convolution: top, left, bottom, right."""
         (top, _, bottom), (left, _, right) = (self._along(axis) for axis in range(2))
         return top, left, bottom, right
 
     def weights(self, weights: np.ndarray) -> np.ndarray:
-        """Weights [outputs of all phases, inputs / groups, rows, columns] of [inputs, outputs / groups, rows, columns].
+        """Convert weights [inputs, outputs / groups, rows, columns] into those of all phases.
 
-        Elements of the window that a phase does not use are zero.
+        They are [outputs of all phases, inputs / groups, rows, columns]; elements of the window that a phase does not
+        use are zero.
         """
         rows, columns = (self._along(axis)[1] for axis in range(2))
         inputs, of_group = weights.shape[0] // self.groups, weights.shape[1]
@@ -322,7 +325,7 @@ class Transposed:
         return np.ascontiguousarray(moved).reshape(-1, inputs, rows, columns)
 
     def of_outputs(self, values: npt.NDArray) -> npt.NDArray:
-        """What belongs to each output channel, for those of all phases."""
+        """Expand values for each output channel to the output channels of all phases."""
         phases = len(self.phases)
         return np.tile(values, phases) if self.phases_first else np.repeat(values, phases)
 
@@ -330,17 +333,17 @@ class Transposed:
         return -(-self.target[axis] // self.strides[axis])
 
     def _offset(self, axis: int, phase: int, tap: int) -> int | None:
-        """Pixels of the input from an output's own to the one that it takes with an element of the kernel, if any."""
+        """Return the offset in pixels of the input pixel that an output takes with an element of the kernel, if any."""
         distance = phase + self.begin[axis] - tap * self.dilations[axis]
         return None if distance % self.strides[axis] else distance // self.strides[axis]
 
     def _place(self, axis: int, phase: int, tap: int) -> int | None:
-        """Where an element of the kernel is in the window of a phase, if it is there."""
+        """Return the place of a kernel element in the window of a phase, if it is in it."""
         offset = self._offset(axis, phase, tap)
         return None if offset is None else offset + self._along(axis)[0]
 
     def _along(self, axis: int) -> tuple[int, int, int]:
-        """Border before, size of the window, and border after."""
+        """Return the padding before, the size of the window, and the padding after."""
         taps = itertools.product(range(self.strides[axis]), range(self.kernel[axis]))
         offsets = [offset for one in taps if (offset := self._offset(axis, *one)) is not None]
         before = max(-min(offsets), 0)

@@ -1,5 +1,4 @@
-"""Which share of a network's multiply-accumulates the accelerator takes: what runs in ONNX Runtime on the host is
-counted as well, operator by operator.
+"""The accelerator's share of a network's multiply-accumulates: the operators on the host are counted as well.
 
 Source: the operators' definitions in the ONNX specification and in ONNX Runtime's contributed operators.
 """
@@ -22,7 +21,7 @@ from .model import Model
 from .model_graph import computed_tensors, expose
 from .runtime import plain_session
 
-#: With less than this share, most of the network's work is the host's.
+#: With less than this share, most of the network's work is done on the host.
 SMALL = 0.5
 _NAMED = 3
 
@@ -31,15 +30,15 @@ Shapes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class MacShare:
-    """Multiply-accumulates of one inference, by where they run.
+    """Multiply-accumulates of one inference, on the accelerator and on the host.
 
     Attributes
     ----------
     accelerator : int
     host : dict of str to int
-        Of every operator on the host that has any.
+        Multiply-accumulates of each operator on the host that has any.
     unknown : tuple of str
-        Operators on the host of which it is not known.
+        Operators on the host for which the number is not known.
     """
 
     accelerator: int
@@ -48,7 +47,7 @@ class MacShare:
 
     @property
     def total(self) -> int:
-        """Of the network, as far as they are known."""
+        """Multiply-accumulates of the network, as far as they are known."""
         return self.accelerator + sum(self.host.values())
 
     @property
@@ -58,7 +57,7 @@ class MacShare:
 
     @property
     def warnings(self) -> list[str]:
-        """What a user should know of it."""
+        """Return the warnings for a user."""
         found = []
         if self.total and self.accelerator < SMALL * self.total:
             largest = Counter(self.host).most_common(_NAMED)
@@ -70,14 +69,14 @@ class MacShare:
         return found
 
     def lines(self) -> list[str]:
-        """For people: the share, and the warnings."""
+        """Return the share and the warnings as lines of text."""
         limit = "at most " if self.unknown else ""
         share = f"{limit}{self.accelerator / self.total:.1%}" if self.total else "none"
         shown = f"accelerator: {self.accelerator:,} of the network's {self.total:,} multiply-accumulates ({share})"
         return [shown, *(f"warning: {text}" for text in self.warnings)]
 
     def values(self) -> dict[str, object]:
-        """For scripts."""
+        """Return the values for JSON."""
         return {
             "host_macs": None if self.unknown else sum(self.host.values()),
             "mac_share": None if self.share is None else round(self.share, 6),
@@ -86,7 +85,7 @@ class MacShare:
 
 
 def mac_share(program: Program, parts: Iterable[Model]) -> MacShare:
-    """Count what a program's layers multiply in one inference, and the operators of the ``parts`` on the host."""
+    """Count the multiply-accumulates of a program's layers in one inference, and of the ``parts`` on the host."""
     host: Counter[str] = Counter()
     unknown = []
     for part in parts:
@@ -99,7 +98,7 @@ def mac_share(program: Program, parts: Iterable[Model]) -> MacShare:
 
 
 def count(part: Model) -> dict[str, int | None]:
-    """Multiply-accumulates of each operator of an ONNX model, for one run; None where that is not known.
+    """Count the multiply-accumulates of each operator of an ONNX model, for one run; None where that is not known.
 
     As is usual, operators that compute element by element, average, normalise, move or compare have none.
     """
@@ -111,7 +110,7 @@ def count(part: Model) -> dict[str, int | None]:
 
 
 def _shapes(model: onnx.ModelProto) -> dict[str, Sequence[int]]:
-    """The shape of every tensor, as ONNX Runtime has it for inputs of zeros."""
+    """Find the shape of every tensor by running the model on inputs of zeros."""
     shapes: dict[str, Sequence[int]] = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
     names = computed_tensors(model)
     session = plain_session(expose(model, names))
@@ -134,8 +133,8 @@ def _macs(node: NodeProto, shapes: Shapes) -> int | None:
 
 
 def _multiplies(node: NodeProto) -> bool:
-    """Whether an operator, or one in its branches and bodies, multiplies tensors with one another and sums."""
-    # How often a body runs, and on which shapes, only a run shows.
+    """Return whether an operator, or one in its branches and bodies, multiplies tensors with one another and sums."""
+    # Only a run would show how often a body runs, and on which shapes.
     inner = [other for item in node.attribute for graph in (item.g, *item.graphs) for other in graph.node]
     if node.domain == "com.microsoft":
         return re.fullmatch(_CONTRIBUTED_WITHOUT, node.op_type) is None
@@ -176,7 +175,7 @@ def _einsum(node: NodeProto, shapes: Shapes) -> int | None:
     return (len(terms) - 1) * math.prod(sizes.values())
 
 
-#: Operators by a pattern of their names, and how their multiply-accumulates are counted.
+#: Functions that count the multiply-accumulates of operators, by a pattern of the operators' names.
 _COUNTED: dict[str, Callable[[NodeProto, Shapes], int | None]] = {
     "Conv|ConvInteger|QLinearConv|FusedConv|DeformConv": _convolution,
     "ConvTranspose": _transposed_convolution,
@@ -185,7 +184,7 @@ _COUNTED: dict[str, Callable[[NodeProto, Shapes], int | None]] = {
     "LSTM|GRU|RNN|DynamicQuantizeLSTM": _recurrent,
     "Einsum": _einsum,
 }
-#: Operators of ONNX that multiply and sum, in a way that is not counted here.
+#: Operators of ONNX that multiply and sum, and for which there is no count here.
 _UNKNOWN = "Attention|DFT|STFT|MelWeightMatrix|Det|LinearAttention|CausalConvWithState"
 #: Contributed operators that compute element by element, or only move, compare or average.
 _CONTRIBUTED_WITHOUT = (

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Model:
-    """An ONNX model. Hand it on as it is, not as bytes: these would be parsed again.
+    """An ONNX model. Pass this object on instead of its bytes, which would be parsed again.
 
     Attributes
     ----------
@@ -29,12 +29,12 @@ class Model:
 
     @classmethod
     def of(cls, given: bytes | Model) -> Model:
-        """The model that a user hands in, as the bytes of a file or read already."""
+        """Return the model of a user, given as the bytes of a file or as a model."""
         return given if isinstance(given, Model) else cls(given)
 
     @classmethod
     def written(cls, proto: onnx.ModelProto) -> Model:
-        """The model that was written in memory; nobody may change ``proto`` from now on."""
+        """Return the model of ``proto``, which must not be changed from now on."""
         model = cls(proto.SerializeToString())
         model.__dict__["proto"] = proto
         return model
@@ -45,14 +45,14 @@ class Model:
 
     @cached_property
     def proto(self) -> onnx.ModelProto:
-        """What the bytes say to ONNX Runtime, with nodes in order. It is shared: take a :meth:`copy` to change it.
+        """The parsed model, as ONNX Runtime reads it, with nodes in order. It is shared: use :meth:`copy` to change it.
 
         Raises
         ------
         google.protobuf.message.DecodeError
-            If they are no ONNX model.
+            If the bytes are not an ONNX model.
         """
-        # It takes a while to import, which program files without host parts need not wait for.
+        # The import takes a while, and program files without host parts do not need it.
         import onnx  # noqa: PLC0415
 
         proto = onnx.load_from_string(self.data)
@@ -60,8 +60,8 @@ class Model:
         return proto
 
     def copy(self) -> onnx.ModelProto:
-        """What the bytes say, to be changed."""
-        # A model that is copied has been parsed.
+        """Return the parsed model as a copy that may be changed."""
+        # It has been imported already where the model has been parsed.
         import onnx  # noqa: PLC0415
 
         copied = onnx.ModelProto()
@@ -69,25 +69,25 @@ class Model:
         return copied
 
 
-# ONNX files, with the weights that they keep in files of their own beside them.
+# ONNX files, including external data files with weights.
 
 
 def read_model_file(path: str | Path) -> Model:
-    """The model in a file, with everything that it refers to inside.
+    """Read a model from a file, with its external data inside.
 
     Raises
     ------
     ValueError
-        If the file cannot be read, or what it refers to.
+        If the file, or a file of external data, cannot be read.
     """
     return with_external_data(Model(read_file(path)), Path(path))
 
 
 def external_files(model: onnx.ModelProto) -> list[str]:
-    """Names of the files in which a model keeps tensors."""
+    """Return the names of the external data files of a model."""
     from onnx.external_data_helper import uses_external_data  # noqa: PLC0415
 
-    # Not by ONNX's own reader, which fails where an offset is no number.
+    # ONNX's own reader is not used, as it fails where an offset is not a number.
     entries = (entry for one in _tensors(model.graph) if uses_external_data(one) for entry in one.external_data)
     return sorted({entry.value for entry in entries if entry.key == "location"})
 
@@ -102,14 +102,14 @@ def _tensors(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
 
 
 def with_external_data(model: Model, path: Path) -> Model:
-    """The model of an ONNX file with everything that it refers to inside; what is no ONNX model stays as it is.
+    """Return the model of an ONNX file with its external data inside; data that are not an ONNX model stay unchanged.
 
     Raises
     ------
     ValueError
-        If what it refers to cannot be read.
+        If external data cannot be read.
     """
-    # It takes a while to import, which program files need not wait for.
+    # The import takes a while, and program files do not need it.
     import onnx  # noqa: PLC0415
     from google.protobuf.message import DecodeError, EncodeError  # noqa: PLC0415
     from onnx.external_data_helper import load_external_data_for_model  # noqa: PLC0415
@@ -117,7 +117,7 @@ def with_external_data(model: Model, path: Path) -> Model:
     try:
         files = external_files(model.proto)
     except DecodeError:
-        # The frontend says what is wrong with it.
+        # The frontend reports the error.
         return model
     if not files:
         return model

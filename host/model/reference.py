@@ -38,14 +38,14 @@ class Reference:
     Parameters
     ----------
     model : Model
-        As the user gave it.
+        The user's model.
 
     Attributes
     ----------
     output_names : list of str
         The model's own outputs.
     random : set of str
-        What random numbers decide, of its outputs and of what it shows: they differ from run to run.
+        Names of outputs and shown tensors that depend on random numbers, and so differ from run to run.
     """
 
     def __init__(self, model: Model):
@@ -71,8 +71,9 @@ class Reference:
         -------
         dict of str to array
             The model's outputs and every int8 or uint8 tensor by name, inputs included. Where the two sessions differ
-            in an output, which float convolutions can cause, tensors after such ones are left out: they are not the
-            plain model's for certain.
+            in an output, which float convolutions can cause, tensors after such convolutions are left out: they may
+            differ from
+            those of the plain model.
         """
         outputs = dict(zip(self.output_names, self._plain.run(self.output_names, dict(feeds)), strict=True))
         names = [*self.output_names, *self._exposed_names]
@@ -85,7 +86,8 @@ class Reference:
 
 
 def _after_float_windows(executed: onnx.ModelProto) -> set[str]:
-    """The tensors that depend on a float convolution or average: ONNX Runtime's last level changes its layout."""
+    """Return the tensors that depend on a float convolution or average, whose layout ONNX Runtime's last level
+    changes."""
     found: set[str] = set()
     for node in executed.graph.node:
         if node.op_type in _FLOAT_WINDOWS or found & set(node.input):
@@ -95,7 +97,7 @@ def _after_float_windows(executed: onnx.ModelProto) -> set[str]:
 
 @functools.lru_cache(maxsize=8)
 def reference(model: Model) -> Reference:
-    """The :class:`Reference` of a model; the last few are kept open."""
+    """Return the :class:`Reference` of a model; the last few are kept open."""
     return Reference(model)
 
 

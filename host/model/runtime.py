@@ -1,4 +1,4 @@
-"""ONNX Runtime: what it raises, on which processors its bytes are defined, and sessions without optimisations."""
+"""ONNX Runtime: its exceptions, the processors on which its bytes are defined, and sessions without optimisations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import onnxruntime
 from onnx import NodeProto
 from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
-#: What ONNX Runtime raises on a model that it cannot load or run.
+#: Exceptions of ONNX Runtime on a model that it cannot load or run.
 RUNTIME_ERRORS = (
     runtime_state.Fail,
     runtime_state.InvalidArgument,
@@ -23,23 +23,23 @@ RUNTIME_ERRORS = (
 )
 
 
-# What goes wrong is raised; ONNX Runtime would log it as well.
+# Errors are raised; ONNX Runtime would log them as well.
 _FATAL_ONLY = 4
 
 
 def silence_others() -> None:
-    """Have sessions that libraries open in this process log nothing, as the reference's own: what goes wrong is raised.
+    """Turn off the log of sessions that libraries open in this process: errors are raised.
 
-    There is no way to do so for a while, so this is for commands, not for functions that others call.
+    It cannot be turned on again, so this is for commands, not for functions of the library.
     """
     onnxruntime.set_default_logger_severity(_FATAL_ONLY)
 
 
 @functools.cache
 def probe() -> str | None:
-    """Say why this processor is no reference for ONNX Runtime's bytes, or None if it is one.
+    """Return the reason why this processor is not a reference for ONNX Runtime's bytes, or None if it is one.
 
-    The kernels that the numerics describe need x86-64 with AVX2 and FMA; others saturate, or round differently.
+    The numerics describe kernels that need x86-64 with AVX2 and FMA; others saturate, or round differently.
     """
     machine = platform.machine().lower()
     if machine not in ("x86_64", "amd64"):
@@ -57,7 +57,8 @@ def probe() -> str | None:
 
 
 def session_options(*, qdq: bool) -> onnxruntime.SessionOptions:
-    """Options that define the reference: all optimisations; int8 activations in QDQ form are fused as uint8 ones."""
+    """Return the options that define the reference: all optimisations; int8 activations in QDQ form are fused like
+    uint8."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = _FATAL_ONLY
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -72,9 +73,9 @@ def open_with(model: bytes, options: onnxruntime.SessionOptions) -> onnxruntime.
 
 
 def plain_options(*, threads: int = 0) -> onnxruntime.SessionOptions:
-    """Options without any optimisation: every node is computed as the file says, and every output has a type.
+    """Return options without any optimisation: every node is computed as in the file, and every output has a type.
 
-    ``threads`` is how many compute one operator, by default as many as the processor has cores.
+    ``threads`` is the number of threads that compute one operator, by default that of the processor's cores.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
@@ -89,21 +90,21 @@ def plain_session(model: onnx.ModelProto, *, threads: int = 0) -> onnxruntime.In
 
 
 def reason_of(error: Exception) -> str:
-    """What ONNX Runtime says is wrong: its first line."""
+    """Return the first line of ONNX Runtime's message."""
     return (str(error).splitlines() or [""])[0]
 
 
-# Which tensors of a model random numbers decide, so that no two inferences need give the same.
+# Tensors of a model that depend on random numbers, and so may differ from inference to inference.
 
 _RANDOM = ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
-#: Of Dropout: it draws numbers where this input is given, and true.
+#: The input of Dropout that makes it draw numbers, where it is given and true.
 _TRAINING = 2
 
 
 def random_tensors(model: onnx.ModelProto) -> set[str]:
-    """Names of all tensors that depend on random numbers.
+    """Return the names of all tensors that depend on random numbers.
 
-    One with a seed counts as well: ONNX Runtime draws on from it in every inference.
+    Operators with a seed count as well: ONNX Runtime continues the sequence in every inference.
     """
     bodies = {(function.domain, function.name): function for function in model.functions}
 

@@ -1,7 +1,7 @@
-"""Models of which a sample is a whole tensor, its first axis included, as states of layers or steps of time.
+"""Models for which a sample is a whole tensor, its first axis included, such as states of layers or steps of time.
 
-Everything else counts samples along the first axis. So such tensors get an axis for samples in front, between which
-and the file's form a Reshape stands; the model says of itself which they are.
+Other packages count samples along the first axis. So such tensors get a leading axis for samples, with a Reshape to
+the form of the file; the model's metadata list them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _Shapes = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 def with_axis(model: Model) -> Model:
-    """The model with an axis for samples in front of all inputs and outputs that have none.
+    """Return the model with a leading axis for samples in all inputs and outputs that have none.
 
-    It is the given one if every input's first axis is dynamic or 1, if it counts samples, or if something else is not
-    fixed: found by running it.
+    It is the given model if every input's first axis is dynamic or 1, if that axis counts samples, or if another
+    dimension is not fixed, which running it shows.
     """
     proto = model.proto
     shapes = {value.name: _fixed(value) for value in model_inputs(proto)}
@@ -48,13 +48,13 @@ def with_axis(model: Model) -> Model:
 
 
 def mark(proto: onnx.ModelProto, like: onnx.ModelProto) -> None:
-    """Let a model say of itself what the one says of which it was made."""
+    """Copy the list of such tensors from the model of which another one was made."""
     if _named(like) and not _named(proto):
         proto.metadata_props.add(key=WHOLE_KEY, value=json.dumps(_named(like)))
 
 
 def without_axis(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """A model that :func:`with_axis` gives, or that was made of one, in the form of the file."""
+    """Return a model of :func:`with_axis`, or one made of it, in the form of the file."""
     whole = _named(proto)
     if not whole:
         return proto
@@ -73,13 +73,13 @@ def _named(proto: onnx.ModelProto) -> list[str]:
 
 
 def _fixed(value: onnx.ValueInfoProto) -> tuple[int, ...]:
-    """A shape of which all is fixed and nothing empty, else nothing."""
+    """Return the shape if all dimensions are fixed and none is 0, else nothing."""
     sizes = tuple(item.dim_value for item in value.type.tensor_type.shape.dim)
     return sizes if sizes and min(sizes) > 0 else ()
 
 
 def _outputs(proto: onnx.ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]] | None:
-    """Shapes of the outputs; None if the first axis of all inputs and outputs counts samples."""
+    """Return the shapes of the outputs; None if the first axis of all inputs and outputs counts samples."""
     session = plain_session(proto)
     names = [value.name for value in session.get_outputs()]
     types = {value.name: value.type for value in session.get_inputs()}
@@ -113,7 +113,7 @@ def _element_type(proto: onnx.ModelProto, name: str) -> int:
 
 
 def _change_ends(proto: onnx.ModelProto, shapes: Mapping[str, _Shapes]) -> None:
-    """Give inputs and outputs other shapes: from what the nodes know, the first, to the second."""
+    """Change the shapes of inputs and outputs from the first, which the nodes use, to the second."""
     graph, taken = proto.graph, {*tensor_names(proto.graph)}
     inner = {name: free_name(f"{name}_inner", taken) for name in shapes}
     rename_tensors(graph, inner)

@@ -2,7 +2,7 @@
 
 ``docs/binary.md`` shows the body; ``host/frontend/functions/binary_body.py`` reads it back. Inner products are whole
 numbers below 2**24, exact in float32. They become int32 before the bias is added: ONNX Runtime would multiply scales
-into the weights of a convolution right in front of them, and round.
+into the weights of a convolution directly before them, and round.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ def make_function(
     Parameters
     ----------
     weights : int8[outputs, inputs, kernel rows, kernel columns] or int8[outputs, inputs]
-        +1 and -1; of a matrix for vectors.
+        Weights, +1 and -1; a matrix for vectors.
     bias : int32[outputs]
     scale : float32[outputs] or None
-        None for a result of +1 where the inner product and the bias are at least 0 together, else -1.
+        The scale; None for a result of +1 where the sum of inner product and bias is at least 0, else -1.
     zero_point, low, high : int
         int8 codes of a result with a scale: ``clip(rint(f32(product + bias) * scale) + zero_point, low, high)``.
     input_zero_point : int
         int8 code.
     pad_value : int
-        What the border counts as: +1, -1, or 0 for nothing.
+        The value of padding: +1, -1, or 0 for none.
     pads : (top, left, bottom, right)
     strides, dilations : (vertical, horizontal)
     name : str
@@ -90,7 +90,7 @@ def _finish(
     scale: npt.NDArray[np.float32] | None,
     codes: tuple[int, int, int],
 ) -> None:
-    """Bias and codes, or signs; ``codes`` are zero point, least and greatest code."""
+    """Add the bias and requantise, or take signs; ``codes`` are zero point, least and greatest code."""
     numbers = body.add("Cast", "numbers", products, to=TensorProto.INT32)
     sums = body.add("Add", "biased", numbers, body.channels("bias", bias, np.int32))
     if scale is None:
@@ -120,7 +120,7 @@ def _check_result(
 ) -> None:
     if bias.shape != (outputs,):
         raise ValueError(f"bias must be of {outputs} outputs, not of the shape {list(bias.shape)}")
-    # Refuses biases, scales and codes as every requantisation does.
+    # This refuses biases, scales and codes as every requantisation does.
     factors = np.ones(outputs, np.float32) if scale is None else scale
     requantise(np.zeros(outputs, np.int32), pack_parameters(bias, factors), *codes)
     if scale is None and codes != (0, -128, 127):
@@ -142,7 +142,7 @@ def _check_vector(pads: tuple[int, ...], strides: tuple[int, ...], dilations: tu
 
 
 def _enter(body: Body, zero_point: int) -> str:
-    """+1 and -1 as float32."""
+    """Convert the codes to +1 and -1 as float32."""
     numbers = body.add("Cast", "floats", "codes", to=TensorProto.FLOAT)
     reached = body.add("GreaterOrEqual", "reached", numbers, body.constant("zero_point", zero_point))
     return body.add("Where", "values", reached, body.constant("plus", 1), body.constant("minus", -1))
@@ -168,7 +168,7 @@ def _convolve(
 
 
 def _weights(body: Body, weights: npt.NDArray[np.int8]) -> str:
-    """Weights as float32, which take a quarter of the room as int8."""
+    """Add the weights as float32, stored as int8 in a quarter of the space."""
     return body.add("Cast", "kernel", body.constant("weights", weights, np.int8), to=TensorProto.FLOAT)
 
 

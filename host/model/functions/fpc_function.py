@@ -1,8 +1,8 @@
 """Fast pointwise convolution as an ONNX function: a body of standard operators that computes it exactly in float32.
 
 ``docs/fpc.md`` shows the body; ``host/frontend/functions/fpc_body.py`` reads it back. Every sum in it is an integer
-below 2**24, and everything that gives a code its meaning stands in it, so that ONNX Runtime gives the bytes of
-:func:`lutterfly.golden.numerics.fpc.fast_pointwise` whatever stands around it.
+below 2**24, and the body contains everything that gives a code its meaning, so that ONNX Runtime gives the bytes of
+:func:`lutterfly.golden.numerics.fpc.fast_pointwise` in any model.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def make_function(
     stages : Stages
     finish : Finish
     zero_point : int
-        int8 code, of the input.
+        The input's zero point, as an int8 code.
     spatial : int
         Dimensions after the channels: 2 for images, 0 for vectors.
     name : str

@@ -1,4 +1,4 @@
-"""Layers as ONNX functions: what their bodies are made of, and how a model gets and calls one."""
+"""Layers as ONNX functions: building their bodies, and adding and calling them in a model."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 DOMAIN = "lutterfly"
-#: Of the functions' domain.
+#: Name and version of the functions' domain.
 VERSION = 1
-#: The first operator set whose operators the bodies have, and which they are written in by default. ONNX Runtime wants
-#: the one of the model.
+#: The first operator set with all operators of the bodies, and the default. ONNX Runtime wants that of the model.
 LEAST_OPSET = 13
 
 
@@ -21,23 +20,23 @@ class Body:
         self.spatial = spatial
 
     def add(self, operator: str, name: str, *inputs: str, **attributes: object) -> str:
-        """A node, named as its result, which is returned."""
+        """Add a node, named after its result, which is returned."""
         self.nodes.append(helper.make_node(operator, list(inputs), [name], name, **attributes))
         return name
 
     def constant(self, name: str, value: object, dtype: type = np.float32) -> str:
-        """A constant."""
+        """Add a constant."""
         self.nodes.append(
             helper.make_node("Constant", [], [name], name, value=numpy_helper.from_array(np.array(value, dtype), name))
         )
         return name
 
     def channels(self, name: str, values: np.ndarray, dtype: type = np.float32) -> str:
-        """A constant with a value for each channel of axis 1."""
+        """Add a constant with a value for each channel of axis 1."""
         return self.constant(name, values.reshape(-1, *[1] * self.spatial), dtype)
 
     def requantise(self, sums: str, scale: np.ndarray, zero_point: int, low: int, high: int) -> None:
-        """From whole numbers in float32, their bias added, to the codes of the result."""
+        """Add nodes that requantise whole numbers in float32, with their bias added, to codes."""
         scaled = self.add("Mul", "scaled", sums, self.channels("scale", scale))
         rounded = self.add("Round", "rounded", scaled)
         shifted = self.add("Add", "shifted", rounded, self.constant("result_zero_point", zero_point))
@@ -45,7 +44,7 @@ class Body:
         self.add("Cast", "result", self.add("Clip", "clipped", shifted, *limits), to=TensorProto.INT8)
 
     def function(self, name: str, opset: int) -> FunctionProto:
-        """The function of these nodes.
+        """Return the function of these nodes.
 
         Raises
         ------
@@ -58,7 +57,7 @@ class Body:
 
 
 def make_call(function: FunctionProto, codes: str, result: str, name: str) -> NodeProto:
-    """A node, called ``name``, that calls a function."""
+    """Create a node, called ``name``, that calls a function."""
     return helper.make_node(function.name, [codes], [result], name, domain=function.domain)
 
 
