@@ -1,1 +1,1 @@
-"""The command line: its words, what the commands do, and what they answer."""
+"""The command line: its options, the commands, and their answers."""

@@ -1,4 +1,4 @@
-"""The commands `evaluate` and `verify`: the accelerator beside ONNX Runtime."""
+"""The commands `evaluate` and `verify`, which compare the accelerator with ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def evaluate(
 def _open_float(
     path: Path, ends: tuple[list[TensorInfo], list[TensorInfo]], classes: int
 ) -> onnxruntime.InferenceSession:
-    """The float model in ONNX Runtime, if it takes the inputs of the int8 model, and tells as many classes apart."""
+    """Open the float model in ONNX Runtime, if it has the inputs and the number of classes of the int8 model."""
     from ..model.runtime import RUNTIME_ERRORS, open_with, reason_of, session_options
     from ..model.whole_samples import with_axis
     from ..session.accuracy import class_count
@@ -113,17 +113,17 @@ def _answer(found: Accuracy, session: InferenceSession) -> Answer:
 
 
 def _speed(score: Score) -> str:
-    """With three digits, or all before the point."""
+    """Format a speed with three digits, or all before the point."""
     return f"{score.samples_per_second:,.0f}" if score.samples_per_second >= 100 else f"{score.samples_per_second:.3g}"
 
 
-# What `verify` does: everything compared with everything.
+# The command `verify`.
 
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 
 
 def verify(model: Path, samples: int, seed: int, target: Target, progress: Progress) -> Answer:
-    """Compare everything with everything."""
+    """Compare ONNX Runtime, the golden models and the accelerator."""
     from ..model.mac_share import mac_share
     from ..session.verify import verify as verify_model
 
@@ -145,7 +145,7 @@ def verify(model: Path, samples: int, seed: int, target: Target, progress: Progr
 
 
 def _text(result: Verification, share: MacShare) -> list[str]:
-    """What was compared, tensor by tensor and layer by layer, and the verdict."""
+    """Return the comparisons, tensor by tensor and layer by layer, and the verdict, as text."""
     tensors = [("tensor", "bytes", "golden", "machine", "RTL")]
     tensors += [
         (
@@ -183,7 +183,7 @@ def _text(result: Verification, share: MacShare) -> list[str]:
 
 
 def _values(result: Verification) -> dict[str, Any]:
-    """The same for scripts."""
+    """Return the comparisons and the verdict as values for JSON."""
     return {
         "bytes_right": result.bytes_right,
         "cycles_right": result.cycles_right,

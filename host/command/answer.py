@@ -1,4 +1,4 @@
-"""Answers of commands, as text and as values for JSON, and how a command ends."""
+"""Answers of commands, as text and as values for JSON, and exit codes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..transports.line import LinkError
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command answers.
+    """The answer of a command.
 
     Attributes
     ----------
     text : str
-        For people.
+        The answer as text.
     values : dict
-        For scripts.
+        The answer as values for JSON.
     is_right : bool
-        False if something that was checked is wrong.
+        False if a check has failed.
     is_predicted : bool
-        False if cycles that were measured are not those that were predicted.
+        False if measured cycles are not the predicted ones.
     """
 
     text: str
@@ -39,13 +39,13 @@ class Answer:
     is_predicted: bool = True
 
 
-# How a command ends: with an answer or a line that says what is wrong, and an exit code.
+# The end of a command: an answer, or a line with an error, and an exit code.
 
 FAILED, WRONG_INPUT, MISPREDICTED = 1, 2, 3
 
 
 class _FailedError(Exception):
-    """The command did its work, and what it checked is wrong.
+    """The command did its work, and a check has failed.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class _FailedError(Exception):
 
 @contextlib.contextmanager
 def reporting(as_json: bool) -> Iterator[None]:
-    """Turn what may go wrong into one line and an exit code."""
+    """Convert exceptions into one line and an exit code."""
     try:
         yield
     except _FailedError as failed:
@@ -80,7 +80,7 @@ def _exit(error: Exception, code: int, as_json: bool) -> typer.Exit:
 
 
 def refuse(message: str, *, as_json: bool) -> None:
-    """Say what is wrong."""
+    """Print an error."""
     if as_json:
         answer(json.dumps({"error": message}))
     else:
@@ -88,7 +88,7 @@ def refuse(message: str, *, as_json: bool) -> None:
 
 
 def finish(answered: Answer, as_json: bool) -> None:
-    """Print an answer, and fail if what was checked is wrong."""
+    """Print an answer, and fail if a check has failed."""
     answer(json.dumps(answered.values) if as_json else answered.text)
     if not answered.is_right:
         raise _FailedError(FAILED)

@@ -63,7 +63,7 @@ app = typer.Typer(
 
 @app.callback()
 def _options(version: Version = False) -> None:
-    """What stands in front of a command."""
+    """Options before a command."""
 
 
 @app.command()
@@ -76,7 +76,7 @@ def check(
     mhz: Mhz = None,
     as_json: Json = False,
 ) -> None:
-    """Show the layers, and where each runs; a model that is refused is refused with the reason."""
+    """Show the layers, and where each runs; a model that cannot run is refused with the reason."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
         target = Target.of(config, cores, spread, mhz=mhz)
         finish(models.check(model, target, progress, supported=supported), as_json)

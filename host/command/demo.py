@@ -19,20 +19,20 @@ ACCURACY_WANTED = 0.97
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What the demo found.
+    """The results of the demo.
 
     Attributes
     ----------
     predictions, reference_predictions, labels : int64[images]
-        The accelerator's, ONNX Runtime's, and the truth.
+        Classes of the accelerator and of ONNX Runtime, and the true ones.
     bytes, mismatched_bytes : int
-        Of the model's outputs, compared with ONNX Runtime's.
+        Bytes of the model's outputs, compared with ONNX Runtime's.
     cycles, predicted_cycles : int
-        Of one image, with the program resident.
+        Cycles of one image, with the program resident.
     macs : int
         Multiply-accumulates of one image.
     multipliers : int
-        Of the array.
+        Multipliers of the array.
     """
 
     predictions: npt.NDArray[np.int64]
@@ -47,17 +47,17 @@ class DemoResult:
 
     @property
     def accuracy(self) -> float:
-        """Part of the images that the accelerator classifies rightly."""
+        """The share of the images that the accelerator classifies rightly."""
         return float(np.mean(self.predictions == self.labels))
 
     @property
     def reference_accuracy(self) -> float:
-        """Part of the images that ONNX Runtime classifies rightly."""
+        """The share of the images that ONNX Runtime classifies rightly."""
         return float(np.mean(self.reference_predictions == self.labels))
 
     @property
     def utilisation(self) -> float:
-        """Part of the multipliers' cycles that the network's multiply-accumulates take."""
+        """The share of the multipliers' cycles that the network's multiply-accumulates take."""
         return self.macs / (self.cycles * self.multipliers)
 
     @property
@@ -97,7 +97,7 @@ def run(config: Config, *, form: str = "qdq", progress: Progress = silent) -> De
 
 
 def picture(images: npt.NDArray[np.float32]) -> str:
-    """Images float32[images, 1, 8, 8] from 0 to 1 side by side, in characters."""
+    """Draw images float32[images, 1, 8, 8] from 0 to 1 side by side, in characters."""
     shades = " .:-=+*#%@"
     levels = np.minimum((images[:, 0] * len(shades)).astype(int), len(shades) - 1)
     return "\n".join(

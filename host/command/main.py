@@ -1,4 +1,4 @@
-"""The command line as a process: signals, streams, and what is wrong before a command runs."""
+"""The command line as a process: signals, streams, and errors before a command runs."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from ..files.terminal import OutputError, answer, complain
 from .answer import WRONG_INPUT
 from .cli import app
 
-#: As shells report a process that a signal has ended: SIGINT, SIGPIPE.
+#: Exit codes of a process that a signal has ended, as shells report them: SIGINT, SIGPIPE.
 INTERRUPTED, UNREAD = 130, 141
 
 
-#: What typer raises on a wrong command line; it has no public name.
+#: The exception of typer on a wrong command line; it has no public name.
 _UsageError = typer.BadParameter.__mro__[1]
 
 
 @contextlib.contextmanager
 def _unwinding() -> Iterator[None]:
-    """Let signals that end a process on the spot end it as an exception does: what is half built goes away."""
+    """Convert signals that end a process into exceptions, so that unfinished builds are removed."""
 
     def end(number: int, _frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
 
     changed = []
-    # Only the main thread may say what signals do.
+    # Only the main thread may set signal handlers.
     if threading.current_thread() is threading.main_thread():
         changed = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
     for number in changed:
@@ -46,14 +46,14 @@ def _unwinding() -> Iterator[None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line on ``arguments``, by default the process's own; returns the exit code."""
+    """Run the command line on ``arguments``, by default the process's own; return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         terminal.prepare()
         with _unwinding():
             return _run(words)
     except OutputError as error:
-        # The reader has closed the pipe: it has seen enough.
+        # The reader has closed the pipe because it has read enough.
         if error.is_unread:
             return UNREAD
         complain(f"lutterfly: {error}")
@@ -64,11 +64,11 @@ def _run(words: list[str]) -> int:
     try:
         code = app(words, prog_name="lutterfly", standalone_mode=False) or 0
         if code == INTERRUPTED:
-            # Typer makes a code of it, and says nothing.
+            # Typer converts it to an exit code, without a message.
             raise KeyboardInterrupt
         return code
     except _UsageError as error:
-        # Also what stands wrong on the command line is an object for scripts.
+        # With --json, errors of the command line are JSON objects too.
         if "--json" in words:
             answer(json.dumps({"error": error.format_message()}))
         else:
@@ -79,5 +79,5 @@ def _run(words: list[str]) -> int:
         complain("lutterfly: interrupted")
         return INTERRUPTED
     except OSError as error:
-        # Only help is written by others.
+        # Only help is not written by our own code.
         raise terminal.failure(error) from error

@@ -1,6 +1,6 @@
-"""The commands on a model: `compile`, `check`, `run` and others, from the command line's words to an answer.
+"""The commands on a model: `compile`, `check`, `run` and others, from options to an answer.
 
-Whatever takes long to import is imported by the command that needs it.
+A module that takes long to import is imported by the command that needs it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check(model: Path | None, target: Target, progress: Progress, *, supported: 
     Raises
     ------
     ValueError
-        If both are wanted, or none.
+        If both are requested, or neither.
     """
     if (model is None) is not supported:
         raise ValueError("one of MODEL and --supported must be given, and not both")
@@ -121,7 +121,7 @@ def compile_(model: Path, output: Path, target: Target, progress: Progress) -> A
 
 
 def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = False) -> Answer:
-    """Generate Verilog, with the pins of the trace if they are asked for."""
+    """Generate Verilog, with the pins of the trace if requested."""
     check_writable(output)
     text = generate_verilog(config, top=AXI if trace else IP, progress=progress)
     write_whole(output, text.encode())
@@ -137,12 +137,12 @@ def synth(
     cores: int | None,
     progress: Progress,
 ) -> Answer:
-    """Measure area and clock, of the device's own configuration if ``config`` is None, for its clock if ``mhz`` is.
+    """Measure area and clock; ``config`` and ``mhz`` are by default the device's own.
 
     Raises
     ------
     ValueError
-        If there is no such device, speed grade, clock or configuration: before anything is written.
+        If there is no such device, speed grade, clock or configuration; nothing has been written then.
     ToolError
         If a tool is missing or fails.
     """
@@ -203,10 +203,10 @@ def demo(form: str, config: str, progress: Progress) -> Answer:
     return Answer("\n".join(text), values, result.is_right)
 
 
-# What `lutterfly check` says of a network: for each layer where it runs, how fast, and what memory it needs.
+# The tables of `lutterfly check`: for each layer where it runs, its cycles, and its memory.
 
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
-#: Values of a layer that the accelerator executes; null for what the host does, and for what is in place already.
+#: Keys of a layer on the accelerator; null for layers on the host, and for those that need no command.
 _PREDICTED = (
     "fold",
     "bound",
@@ -231,16 +231,17 @@ _REMEMBERED = (
     "spilled",
 )
 
-#: Name, bytes taken, all bytes, and what is to be said beyond that.
+#: Name of a memory, used bytes, all bytes, and a remark.
 Memory = tuple[str, int, int, str]
 
 
 def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
-    """Every operation in order of execution, the host's included: rows of text below ``HEAD``, and values for JSON."""
+    """List every operation in order of execution, including the host's: rows of text below ``HEAD``, and values for
+    JSON."""
     table, values = [HEAD], []
     for row in outcome.outline.rows:
         places = outcome.places(row)
-        # Of several cores the one that takes longest stands for all.
+        # Of several cores the slowest represents all.
         prediction, needed = max(places, key=lambda place: place[0].cycles) if places else (None, None)
         table.append(_cells(row, prediction, needed, [place.cycles for place, _ in places]))
         values.append(
@@ -260,8 +261,8 @@ def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str,
 
 
 def memories(outcome: Outcome) -> list[Memory]:
-    """How full each memory is, of the core where it is fullest: the feature memory at any time, the others with what
-    stays there."""
+    """Return the use of each memory, in the core where it is greatest: the peak of the feature memory, the resident
+    data of the others."""
     size = outcome.outline.spilled_bytes
     more = f", {size:,} bytes of tensors spilled to external memory" if size else ""
     found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
@@ -324,7 +325,7 @@ def _taken(one: Tried) -> str:
 
 
 def copy_lines(outcome: Outcome) -> list[str]:
-    """What copies cost, where there are any: elements that are not computed or read where they are wanted."""
+    """Return lines on the cost of copies of elements that are not in place, where there are any."""
     copies = [layer for core in outcome.cores for layer in core.program.layers if layer.copied_bytes]
     if not copies:
         return []
@@ -339,7 +340,8 @@ def _all_layers(outcome: Outcome) -> list[LayerPrediction]:
 
 
 def core_values(outcome: Outcome) -> list[dict[str, int]]:
-    """Predicted of each core, in cycles: until it is done, steps, waits at barriers, and beats on the bus."""
+    """Return the prediction for each core, in cycles: until it is done, steps, waits at barriers, and beats on the
+    bus."""
     return [
         {
             "predicted_cycles": max((command.end for queue in Queue for command in core.queue(queue)), default=0),
@@ -355,7 +357,7 @@ def core_values(outcome: Outcome) -> list[dict[str, int]]:
 
 
 def core_lines(outcome: Outcome) -> list[str]:
-    """The same in words, where there are several cores; and whether the bus that they share is what holds them up."""
+    """Return the same as text, where there are several cores, and whether their shared bus is the bottleneck."""
     values = core_values(outcome)
     if len(values) == 1:
         return []
@@ -380,7 +382,7 @@ def _cells(
 
 
 def _fold(layer: LayerPrediction) -> str:
-    """How it reads its input, and what of its connections there is, where some are off."""
+    """Return the fold of its input, and the share of its connections, where it has either."""
     if not layer.is_sparse:
         return layer.fold
     density = layer.live_connections / layer.connections
@@ -390,13 +392,13 @@ def _fold(layer: LayerPrediction) -> str:
 
 
 def _cycles(layer: LayerPrediction) -> str:
-    """As predicted; and if all connections were there."""
+    """Return the predicted cycles, and those with all connections."""
     dense = f" of {layer.dense_cycles:,} dense" if layer.is_sparse else ""
     return f"{layer.cycles:,}{dense}"
 
 
 def _weights(memory: LayerOutline) -> str:
-    """Bytes, and whether they stay."""
+    """Return the bytes of the weights, and whether they are resident."""
     size, streamed = memory.weight_bytes, memory.streamed_weight_bytes
     if not size:
         return ""
@@ -406,7 +408,8 @@ def _weights(memory: LayerOutline) -> str:
 
 
 def _features(memory: LayerOutline) -> str:
-    """Bytes, and whether the layer's tensors are whole; if not, whether one of them is spilled to external memory."""
+    """Return the bytes of the layer's tensors, whether they are whole, and whether one is spilled to external
+    memory."""
     return f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else " in parts" if memory.in_parts else "")
 
 
@@ -414,7 +417,7 @@ def _shape(shape: Sequence[int]) -> str:
     return "x".join(map(str, shape))
 
 
-# What `run` does: inference on files, and its report.
+# The command `run`: inference on files, and its report.
 
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 
@@ -473,7 +476,7 @@ def _answer(
     feeds: Mapping[str, np.ndarray],
     speed: Speed | None,
 ) -> Answer:
-    """What inferences gave, and what is known of their cycles."""
+    """Return the answer: results and cycles."""
     from ..model.mac_share import mac_share
 
     program, share = session.program, mac_share(session.program, session.loaded.parts)
@@ -500,8 +503,8 @@ def _answer(
 
 
 def _measured(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]]:
-    """The cycles of the last inference: lines for people, how many, and values for scripts."""
-    # Of the last inference: a report makes one more, which leaves other counters.
+    """Return the cycles of the last inference: lines of text, the number, and values for JSON."""
+    # The counters are those of the last inference here: a report makes one more, which changes them.
     program, counters, multipliers = session.program, session.counters[-1], session.config.multipliers
     cycles = counters["cycles"]
     utilisation = program.utilisation(cycles, multipliers)
@@ -513,6 +516,6 @@ def _measured(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]
 
 
 def _predicted(session: InferenceSession) -> tuple[list[str], int, dict[str, Any]]:
-    """Likewise what is predicted, where there is no accelerator."""
+    """Return the same of the prediction, where there is no accelerator."""
     prediction = prediction_text(session.program, session.config.multipliers)
     return [f"computed by the {session.backend.title}: {prediction}"], session.program.predicted_cycles, {}

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 
 
-#: Nodes that are named for each rewriting; JSON has all.
+#: The most nodes that are named for each rewriting; JSON has all.
 _SHOWN = 3
-#: From this relative error of an output on, `quantize` says which layer loses most.
+#: The relative error of an output from which on `quantize` names the layer that loses most.
 _WARNED = 0.1
 
 
@@ -43,7 +43,7 @@ def quantize(
     per_layer: bool = False,
     plot: Path | None = None,
 ) -> Answer:
-    """Quantise a float model, and say whether the accelerator runs the result."""
+    """Quantise a float model, and report whether the accelerator runs the result."""
     from ..model.mac_share import mac_share
     from ..model.runtime import silence_others
     from ..quantize import layer_errors, static_quantisation
@@ -95,7 +95,7 @@ def quantize(
 def _quantised(
     target: Path, quantised: Quantised, errors: Mapping[str, float], parts: Split, warnings: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
-    """What was rewritten and quantised, and how well."""
+    """Return the answer: rewritings, quantisation, and errors."""
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)
     values: dict[str, Any] = {"samples": count, "file_bytes": len(quantised.file.data), "relative_errors": errors}
     values |= {"judging_samples": judges, "judges": parts.judges, "warnings": warnings}
@@ -116,13 +116,13 @@ def _quantised(
 
 
 def _inaccurate(errors: Mapping[str, float], layers: Sequence[LayerError]) -> list[str]:
-    """A warning of outputs that are far from the float model's, with the input or layer where that arises."""
+    """Return a warning of outputs that are far from the float model's, with the input or layer that causes it."""
     from ..quantize.layer_errors import worst
 
     far = [f"output {name} is {error:.1%} from the float model's" for name, error in errors.items() if error >= _WARNED]
     if not far:
         return []
-    # What an input loses no layer does.
+    # The error of an input is not caused by a layer.
     lost = [one for one in layers if one.inputs_noise is None and one.noise <= -20 * math.log10(_WARNED)]
     if lost:
         given = min(lost, key=lambda one: one.noise)
@@ -143,7 +143,7 @@ def _inaccurate(errors: Mapping[str, float], layers: Sequence[LayerError]) -> li
 def _layer_by_layer(
     name: str, layers: Sequence[LayerError], judges: str, plot: Path | None
 ) -> tuple[list[str], dict[str, Any]]:
-    """Float and int8 layer by layer, as a table and perhaps as a page."""
+    """Compare float and int8 layer by layer, as a table and, if requested, as a page."""
     from ..quantize import layer_errors
 
     text, values = [layer_errors.layer_table(layers)], {"layers": layer_errors.layer_values(layers)}
@@ -156,7 +156,7 @@ def _layer_by_layer(
 
 
 def _check_plot(plot: Path, others: tuple[Path | None, ...]) -> None:
-    """Make sure, before anything runs, that a plot can be written."""
+    """Check, before anything runs, that a plot can be written."""
     from .. import report
 
     report.check_ending(plot, "plot")
@@ -167,7 +167,7 @@ def _check_plot(plot: Path, others: tuple[Path | None, ...]) -> None:
 
 
 def _rewritten_text(quantised: Quantised) -> list[str]:
-    """What was rewritten, each rewriting once with the nodes and with what it changes."""
+    """Return a text on the rewritings, each with its nodes and its effect."""
     nodes: dict[Rewriting, list[str]] = {}
     for one in quantised.rewritten:
         nodes.setdefault(one.rewriting, []).append(one.label)
@@ -180,7 +180,7 @@ def _rewritten_text(quantised: Quantised) -> list[str]:
     return [*lines, f"in float, the rewritten model is {quantised.difference:.1e} from the given one"]
 
 
-# What `table` does: a transfer table, and its ROM as Verilog.
+# The command `table`: a transfer table, and its ROM as Verilog.
 
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 

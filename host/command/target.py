@@ -1,4 +1,4 @@
-"""What a program is compiled for, as the command line says it."""
+"""The target of compilation, from the options of the command line."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from ..transports import link
 from ..transports.link import SCHEME as SERIAL
 from ..transports.link import LinkTransport, configuration_of
 
-# What `--device` names: a board at a serial port, or an accelerator on this machine's own bus.
+# Devices of `--device`: a board at a serial port, or an accelerator on this machine's own bus.
 
-#: As help and messages say it.
+#: The description in help and messages.
 FORMS = f"{SERIAL}PORT or {MAPPED}DEVICE,BUFFER"
 _OPENERS = {SERIAL: link.open_device, MAPPED: uio.open_device}
 
 
 def open_device(name: str) -> link.LinkTransport | uio.UioTransport:
-    """The accelerator of a name; to be closed.
+    """Open the accelerator of a name; the caller has to close it.
 
     Raises
     ------
     ValueError
-        If it is no such name.
+        If it is not such a name.
     LinkError, PortError, UioError
         If it cannot be reached.
     """
@@ -43,12 +43,12 @@ def open_device(name: str) -> link.LinkTransport | uio.UioTransport:
 
 
 def check_serial(name: str) -> None:
-    """Refuse what has no serial link.
+    """Refuse devices without a serial link.
 
     Raises
     ------
     ValueError
-        If the name is not one of a serial port.
+        If the name is not that of a serial port.
     """
     if name.startswith(MAPPED):
         raise ValueError(
@@ -58,19 +58,19 @@ def check_serial(name: str) -> None:
 
 @dataclass(frozen=True)
 class Target:
-    """The accelerator, and how it is used.
+    """The accelerator, and the way in which it is used.
 
     Attributes
     ----------
     config : Config
     batch : int or None
-        Samples of an inference, as :func:`.loading.load` takes it.
+        Samples of an inference, see :func:`.loading.load`.
     spread_by : SpreadBy or None
-        Likewise.
+        The dimension that is divided among cores, see :func:`.loading.load`.
     speed : Speed or None
-        At its clock, if that is known.
+        The speed at its clock, if that is known.
     transport : LinkTransport or UioTransport or None
-        A board or an accelerator, where the accelerator is not to be simulated.
+        The transport to the accelerator; None where it is to be simulated.
     """
 
     config: Config
@@ -89,14 +89,14 @@ class Target:
         mhz: float | None = None,
         device: str | None = None,
     ) -> Target:
-        """From the options of a command; without ``config`` the device's, or the default preset.
+        """Create it from the options of a command; by default ``config`` is the device's, or the default preset.
 
         Raises
         ------
         ValueError
-            If there is no such configuration, clock or device, or if it has one core and is to be spread.
+            If there is no such configuration, clock or device, or if work is to be divided and there is one core.
         LinkError, PortError, UioError, HardwareError
-            If the device does not answer, or holds something else.
+            If the device does not answer, or holds another design.
         """
         found = find_config(config or DEFAULT_PRESET, cores)
         if spread is not None and found.cores == 1:
@@ -118,14 +118,14 @@ class Target:
         return self
 
     def __exit__(self, *_failure: object) -> None:
-        """Let others have the board."""
+        """Close the device."""
         if self.transport is not None:
             self.transport.close()
 
     def load(self, given: Given) -> Loaded:
-        """The program for it, see :func:`.loading.load`."""
+        """Load a program for it, see :func:`.loading.load`."""
         return load(given, self.config, batch=self.batch, spread_by=self.spread_by)
 
     def load_outcome(self, path: str | Path) -> tuple[Loaded, Outcome]:
-        """And what its compiler has decided, see :func:`.loading.load_outcome`."""
+        """Load a program and its outcome, see :func:`.loading.load_outcome`."""
         return load_outcome(path, self.config, batch=self.batch, spread_by=self.spread_by)

@@ -1,1 +1,1 @@
-"""What needs no model: files that users hand in and get, standard streams, progress, configurations."""
+"""Input and output that need no model: files of users, standard streams, progress, configurations."""

@@ -1,4 +1,4 @@
-"""Configurations by name or from a file, as users give them."""
+"""Configurations of users, by name or from a file."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ...golden.presets import PRESETS
 
 
 def find_config(config: str | Path | Config, cores: int | None = None) -> Config:
-    """The configuration that is meant.
+    """Return the configuration of a name or file.
 
     Parameters
     ----------
     config : str, Path or Config
         The name of a preset, a JSON file that :meth:`Config.to_json` wrote, or the configuration itself.
     cores : int or None
-        How many cores it is to have; by default those that it has.
+        The number of cores; by default that of the configuration.
 
     Raises
     ------
     ValueError
-        If there is neither such a preset nor such a file, or the file is no configuration, or if there cannot be so
+        If there is neither such a preset nor such a file, if the file is not a configuration, or if there cannot be so
         many cores.
     """
     found = _find(config)
     if cores in (None, found.cores):
         return found
-    # One core has its port for itself in any case.
+    # A single core has its port for itself in any case.
     shared_port = found.cluster.shared_port or cores == 1
     return dataclasses.replace(found, cluster=ClusterConfig(cores, shared_port=shared_port))
 

@@ -1,4 +1,4 @@
-"""Files that users hand in, read as a whole, and files that are written whole or not at all."""
+"""Files of users, which are read as a whole, and files that are written atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 
 
 def read_file(path: str | Path) -> bytes:
-    """The bytes of a file or a pipe.
+    """Read the bytes of a file or a pipe.
 
     Raises
     ------
@@ -36,20 +36,20 @@ def read_file(path: str | Path) -> bytes:
         raise ValueError(f"{path}: must be a file that can be read: {error.strerror}") from error
 
 
-# Files that are written whole or not at all.
+# Atomic writing of files.
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, or leave what was there: when a disk is full, or this process ends, nothing is half written.
+    """Write a file atomically: when the disk is full, or this process ends, the old file stays.
 
-    A device or a pipe is written as it is.
+    A device or a pipe is written directly.
 
     Raises
     ------
     ValueError
-        If it cannot be written; names the file and the remedy.
+        If it cannot be written; the message names the file and the remedy.
     """
     with explained(path):
         target = _target(path)
@@ -60,13 +60,14 @@ def write_whole(path: Path, data: bytes) -> None:
             with temporary.open("wb") as file:
                 file.write(data)
                 file.flush()
-                # Some file systems notice only now that they are full; and the new name must not come before its data.
+                # Some file systems notice only now that they are full; and the data must be on disk before the new
+                # name.
                 os.fsync(file.fileno())
             temporary.replace(target)
 
 
 def check_writable(path: Path) -> None:
-    """Raise now what :func:`write_whole` would raise, except for want of room; changes nothing."""
+    """Raise the error that :func:`write_whole` would raise, except that of a full disk; change nothing."""
     with explained(path):
         target = _target(path)
         if target.is_dir():
@@ -77,17 +78,17 @@ def check_writable(path: Path) -> None:
 
 
 def _target(path: Path) -> Path:
-    """The file itself: what is written goes through a link, and not in its place."""
+    """Return the target of links, so that a link is not replaced by a file."""
     try:
         return path.resolve()
     except RuntimeError:
-        # Python before 3.13 says so of links in a circle.
+        # Python before 3.13 raises this for links in a circle.
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP)) from None
 
 
 @contextlib.contextmanager
 def _temporary(target: Path) -> Iterator[Path]:
-    """A new file beside ``target`` with its permissions, removed at the end if it is still there."""
+    """Create a file beside ``target`` with its permissions, which is removed at the end if it still exists."""
     is_new = not target.exists()
     if not is_new and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -103,7 +104,7 @@ def _temporary(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Say of what cannot be written where it is, why, and what to do.
+    """Convert an OSError of writing to a message with place, cause and remedy.
 
     Raises
     ------
@@ -117,16 +118,16 @@ def explained(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: cannot be written: {error.strerror}; {remedy}") from error
 
 
-# Folders that are written as a whole or not at all.
+# Atomic writing of folders.
 
 
 def check_folder(path: Path, names: Collection[str]) -> None:
-    """Raise now what :func:`write_folder` would raise, except for want of room; changes nothing.
+    """Raise the error that :func:`write_folder` would raise, except that of a full disk; change nothing.
 
     Raises
     ------
     ValueError
-        If the folder cannot be made, or holds something else than files of these names.
+        If the folder cannot be made, or contains anything but files of these names.
     """
     with explained(path):
         target = path.resolve()
@@ -143,12 +144,12 @@ def check_folder(path: Path, names: Collection[str]) -> None:
 
 
 def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
-    """Write a folder of files, or leave what was there: never is it half written.
+    """Write a folder of files atomically: if it fails, the old folder stays.
 
     Raises
     ------
     ValueError
-        If it cannot be written, or holds something else; names the folder and the remedy.
+        If it cannot be written, or contains other files; the message names the folder and the remedy.
     """
     check_folder(path, files)
     with explained(path):
@@ -165,7 +166,7 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
                 target.rename(old)
             temporary.rename(target)
         finally:
-            # What was there comes back, if the new folder has not taken its place.
+            # The old folder is restored if the new one is not in place.
             if old.exists() and not target.exists():
                 old.rename(target)
             for leftover in (temporary, old):
@@ -173,28 +174,28 @@ def write_folder(path: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _temporary_folder(target: Path) -> Path:
-    """A new folder beside ``target``."""
+    """Create a folder beside ``target``."""
     temporary = target.with_name(f".lutterfly-{secrets.token_hex(8)}")
     temporary.mkdir()
     return temporary
 
 
-# NumPy files as users give them: a header is believed only as far as the file has bytes for what it promises.
+# NumPy files of users: a header is checked against the size of the file.
 
-#: What NumPy raises on a header that is none: it reads it as Python.
+#: Exceptions of NumPy on a damaged header, which it parses as Python.
 _HEADER_ERRORS = (ValueError, TypeError, EOFError, OverflowError, RecursionError, MemoryError, tokenize.TokenError)
-#: What a damaged or encrypted archive raises.
+#: Exceptions of a damaged or encrypted archive.
 _ARCHIVE_ERRORS = (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 def load_array(path: str | Path) -> np.ndarray:
-    """The array of a file that ``numpy.save`` wrote.
+    """Load the array of a file that ``numpy.save`` wrote.
 
     Raises
     ------
     ValueError
-        If the file cannot be read, is none, or is shorter than its header says; nothing has been allocated then.
+        If the file cannot be read, is not such a file, or is shorter than its header demands; nothing is allocated.
     """
     data = read_file(path)
     if data.startswith(b"PK"):
@@ -206,7 +207,7 @@ def load_array(path: str | Path) -> np.ndarray:
 
 
 def load_archive(path: Path) -> dict[str, np.ndarray]:
-    """The arrays, by name, of a file that ``numpy.savez`` wrote.
+    """Load the arrays, by name, of a file that ``numpy.savez`` wrote.
 
     Raises
     ------
@@ -233,7 +234,7 @@ def load_archive(path: Path) -> dict[str, np.ndarray]:
 def _parse(data: bytes) -> np.ndarray:
     stream = io.BytesIO(data)
     shape, dtype = _header(stream)
-    # In Python's integers: NumPy's would overflow.
+    # Python's integers are used, as NumPy's would overflow.
     promised, present = dtype.itemsize, len(data) - stream.tell()
     for size in shape:
         promised *= size
@@ -249,7 +250,7 @@ def _header(stream: BinaryIO) -> tuple[tuple[int, ...], np.dtype]:
         if version not in _READERS:
             raise ValueError(f"its format must be 1.0 or 2.0, not {'.'.join(map(str, version))}")
         with warnings.catch_warnings():
-            # Of a header by Python 2, and of escapes in its texts.
+            # Warnings of a header by Python 2, and of escapes in its texts.
             warnings.simplefilter("ignore")
             shape, _, dtype = _READERS[version](stream)
     except _HEADER_ERRORS as error:

@@ -1,4 +1,4 @@
-"""Output to terminals, pipes and full disks: streams, progress, and how figures and tables are put."""
+"""Output to terminals, pipes and full disks: streams, progress, and phrases for numbers and tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OutputError(Exception):
 
 
 def prepare() -> None:
-    """Have three streams that any text can be written to.
+    """Make sure that there are three streams to which any text can be written.
 
     Raises
     ------
@@ -40,13 +40,13 @@ def prepare() -> None:
         If standard output is closed: the answer would be lost.
     """
     for number in range(3):
-        # What is opened next would get the number of a closed stream, and with it what libraries print.
+        # The next opened file would get the number of a closed stream, and with it the output of libraries.
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - open for the life of the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
@@ -55,12 +55,12 @@ def prepare() -> None:
 
 
 def answer(text: str) -> None:
-    """Write a text and a new line to standard output, now.
+    """Write a text and a new line to standard output, without buffering.
 
     Raises
     ------
     OutputError
-        If that fails.
+        If writing fails.
     """
     try:
         print(text, flush=True)
@@ -69,13 +69,13 @@ def answer(text: str) -> None:
 
 
 def failure(error: OSError) -> OutputError:
-    """What a failed write to standard output is; what is still buffered is given up."""
+    """Convert a failed write to standard output to an error, and drop buffered output."""
     _give_up(sys.stdout)
     return OutputError(error.strerror or str(error), is_unread=isinstance(error, BrokenPipeError))
 
 
 def complain(text: str) -> None:
-    """Write a text and a new line to standard error, if anything can be written there: the exit code says it too."""
+    """Write a text and a new line to standard error, if possible: the exit code tells of the error too."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:
@@ -83,7 +83,7 @@ def complain(text: str) -> None:
 
 
 def _give_up(stream: TextIO) -> None:
-    """Send what a stream still holds nowhere: Python would fail on it once more when the process ends."""
+    """Redirect a stream's buffered output to nowhere: Python would fail on it again when the process ends."""
     with contextlib.suppress(io.UnsupportedOperation):
         null = os.open(os.devnull, os.O_WRONLY)
         try:
@@ -92,33 +92,33 @@ def _give_up(stream: TextIO) -> None:
             os.close(null)
 
 
-# Telling people how far long work is.
+# Progress of long work.
 
-#: Shorter work shows no bar.
+#: Seconds of work without a bar.
 DELAY_SECONDS = 2.0
-#: How often a pipe or a file gets a line.
+#: Seconds between lines in a pipe or a file.
 LINE_SECONDS = 10.0
 
 
 class Progress(Protocol):
-    """What long work calls."""
+    """The function that long work calls to report its progress."""
 
     def __call__(self, step: str, done: int = 0, total: int = 0) -> None:
-        """Say what is being done, and how many of how many parts are; ``total`` 0 stands for unknown."""
+        """Report the present work, and how many of ``total`` parts are done; 0 stands for an unknown total."""
 
 
 def silent(step: str, done: int = 0, total: int = 0) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 @contextlib.contextmanager
 def showing(*, enabled: bool) -> Iterator[Progress]:
-    """Show on standard error how far the work inside is: a bar on a terminal, else a line now and then.
+    """Show the progress of the work inside on standard error: a bar on a terminal, else a line now and then.
 
     Parameters
     ----------
     enabled : bool
-        Without it nothing is shown.
+        Whether anything is shown.
     """
     if not enabled:
         yield silent
@@ -132,8 +132,8 @@ def showing(*, enabled: bool) -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _bar() -> Iterator[Progress]:
-    """One that appears when the work takes longer than two seconds."""
-    # Only a terminal needs it.
+    """Show a bar when the work takes longer than two seconds."""
+    # Only a terminal needs the import.
     import rich.console  # noqa: PLC0415
     import rich.progress  # noqa: PLC0415
 
@@ -156,7 +156,7 @@ def _bar() -> Iterator[Progress]:
 
 @contextlib.contextmanager
 def _lines() -> Iterator[Progress]:
-    """What is being done, every ten seconds."""
+    """Write a line about the present work every ten seconds."""
     began, ended, shown = time.monotonic(), threading.Event(), "starting"
 
     def show(step: str, done: int = 0, total: int = 0) -> None:
@@ -176,16 +176,16 @@ def _lines() -> Iterator[Progress]:
         thread.join()
 
 
-# Phrases: how figures, shapes and tables are put.
+# Phrases for numbers, shapes and tables.
 
 
 def macs_of(program: Program) -> int:
-    """Multiply-accumulates of an inference."""
+    """Return the phrase for the multiply-accumulates of an inference."""
     return sum(layer.macs for layer in program.layers)
 
 
 def prediction_text(program: Program, multipliers: int) -> str:
-    """What is predicted of an inference."""
+    """Return the phrase for the prediction of an inference."""
     utilisation = program.utilisation(program.predicted_cycles, multipliers)
     return (
         f"{program.predicted_cycles:,} cycles predicted for {inference_text(program)}, "
@@ -194,12 +194,12 @@ def prediction_text(program: Program, multipliers: int) -> str:
 
 
 def inference_text(program: Program) -> str:
-    """What is run at a time."""
+    """Return the phrase for the samples that run at a time."""
     return f"an inference of {program.batch} samples" if program.batch > 1 else "an inference"
 
 
 def tables_text(functions: int, tables: int) -> str:
-    """How many places need a transfer table, and how many tables there are for them."""
+    """Return the phrase for the number of places that need a transfer table, and of tables for them."""
     shown = f"{functions} transfer function{'s' * (functions != 1)}"
     if tables < functions:
         return f"{shown} share {tables} table{'s' * (tables != 1)}"
@@ -207,17 +207,17 @@ def tables_text(functions: int, tables: int) -> str:
 
 
 def elements_text(array: np.ndarray) -> str:
-    """The elements of an array, or some of them."""
+    """Return the elements of an array, or some of them, as text."""
     return "\n  " + np.array2string(array, threshold=40, edgeitems=4, max_line_width=100, prefix="  ")
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """A shape, as 3x4."""
+    """Return a shape as text, such as 3x4."""
     return "x".join(map(str, shape))
 
 
 def table_text(rows: Sequence[Sequence[str]]) -> str:
-    """Columns aligned; those that hold numbers to the right."""
+    """Return a table with aligned columns; those of numbers are aligned to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     numeric = [
         all(row[column].replace(",", "").strip("-").isdigit() or row[column] in ("", "-") for row in rows[1:])

@@ -1,4 +1,4 @@
-"""Operators that move elements: where each element lies, and the layers that move them where they belong."""
+"""Operators that move elements: tracking the place of each element, and adding layers that move them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ from .fragments import CROP, MOVES, POOLING, Fragment, label
 from .lowering.lowering import Lowering, Runs, refuses
 from .source import Source, UnsupportedError
 
-#: int64 of the ONNX tensor's shape: which element of the graph's tensor each is, counted from the first on; negative
-#: where it is none.
+#: int64 of the ONNX tensor's shape: the index of each element in the graph's tensor; negative where it is none of its
+#: elements.
 Elements = npt.NDArray[np.int64]
 
 
 def elements_of(place: Place, shape: Shape3) -> Elements:
-    """The elements of an ONNX tensor that is a view of a feature map of ``shape``."""
+    """Return the elements of an ONNX tensor that is a view of a feature map of ``shape``."""
     if place.order is not None:
         return place.order.reshape(place.shape)
     return np.arange(np.prod(shape)).reshape(shape).transpose(place.axes).reshape(place.shape)
 
 
 def place_with(tensor: str, elements: Elements, shape: Shape3, mover: NodeProto) -> Place:
-    """Where an ONNX tensor lies whose elements are these of a feature map of ``shape``, by what an operator does."""
+    """Return the place of an operator's result with these elements of a feature map of ``shape``."""
     every = np.arange(np.prod(shape)).reshape(shape)
     for axes in itertools.permutations(range(3)) if elements.size == every.size else ():
         if np.array_equal(every.transpose(axes).reshape(-1), elements.reshape(-1)):
@@ -55,14 +55,14 @@ def place_with(tensor: str, elements: Elements, shape: Shape3, mover: NodeProto)
 
 
 def settle(build: Build, place: Place, name: str, like: str) -> Place:
-    """Add the layer that moves the elements of an ONNX tensor to where they belong in a feature map of its own.
+    """Add the layer that moves the elements of an ONNX tensor into a feature map in normal order.
 
     Parameters
     ----------
     build : Build
     place : Place
     name : str
-        Of the feature map.
+        Name of the feature map.
     like : str
         ONNX tensor with its scale and zero point.
 
@@ -81,21 +81,21 @@ def settle(build: Build, place: Place, name: str, like: str) -> Place:
 
 
 def settle_inputs(build: Build, fragment: Fragment) -> None:
-    """Move elements that layout operators have moved to where the layers of a fragment look for them."""
+    """Add layers that move the inputs of a fragment into normal order, where layout operators have moved elements."""
     for name in fragment.inputs:
         if build.places[name].order is not None:
             build.add_view(name, settle(build, build.places[name], name, name))
 
 
 def settle_output(build: Build, name: str) -> str:
-    """The tensor of the graph with an ONNX tensor that the host reads: where it is yet to be moved, it is now."""
+    """Return the tensor of the graph for an ONNX tensor that the host reads, and add its pending move."""
     if not build.graph.tensors[build.places[name].tensor].views:
         build.add_view(name, settle(build, build.places[name], name, name))
     return build.places[name].tensor
 
 
 def settled_place(name: str, shape: tuple[int, ...]) -> Place:
-    """Where an ONNX tensor of a shape lies in a feature map of its own."""
+    """Return the place of an ONNX tensor of a shape in a feature map in normal order."""
     return Place(name, _order(shape), shape)
 
 
@@ -111,7 +111,7 @@ def add_arrangement(
     what: str = "",
     table: Int8 | None = None,
 ) -> None:
-    """Add the layer that gives elements of some feature maps, counted through all of them.
+    """Add the layer that copies elements of feature maps, which are numbered through all of them.
 
     Parameters
     ----------
@@ -120,15 +120,15 @@ def add_arrangement(
         The feature maps.
     moved : int64[height, width, channels]
     name : str
-        Of the result.
+        Name of the result.
     like : str or None
         ONNX tensor with its scale and zero point; None for those of the first source.
     node : NodeProto or None
         The operator that moves them; None where it is a Reshape of a map.
     what : str
-        What the layer is called: by default a shuffle or an arrangement.
+        The layer's kind: by default a shuffle or an arrangement.
     table : int8[256] or None
-        What the codes of the sources are looked up in.
+        The table for the codes of the sources.
     """
     tensors = [build.graph.tensors[source] for source in sources]
     own = name if node is None else node.name
@@ -154,9 +154,9 @@ def add_arrangement(
 
 
 def as_image(build: Build, node: NodeProto, place: Place) -> Place:
-    """A place that has the channels of an image [1, channels, height, width] or [1, channels, width] last.
+    """Return a place with the channels of an image [1, channels, height, width] or [1, channels, width] last.
 
-    A layer moves them where they are elsewhere; what is no image stays as it is.
+    A layer moves them if necessary; a tensor that is not an image stays unchanged.
     """
     wanted, shape = image_shape(place.shape), build.shape_of(place)
     fits = wanted == shape and place.order is None and same_order(place.axes, CHANNELS_FIRST, shape)
@@ -164,7 +164,7 @@ def as_image(build: Build, node: NodeProto, place: Place) -> Place:
 
 
 def as_rows(build: Build, node: NodeProto, place: Place) -> Place:
-    """A place whose last axis is the channels of the feature map, by a layer that moves them where need be."""
+    """Return a place whose last axis is the channels of the feature map, with a layer that moves them if necessary."""
     shape, features = build.shape_of(place), place.shape[-1]
     if shape[2] == features and place.order is None and same_order(place.axes, CHANNELS_LAST, shape):
         return place
@@ -172,7 +172,7 @@ def as_rows(build: Build, node: NodeProto, place: Place) -> Place:
 
 
 def as_other(build: Build, node: NodeProto, place: Place, other: Place) -> Place:
-    """A place whose elements lie as those of another one, as ONNX broadcasts them, by a layer where need be."""
+    """Return a place with the layout of another one, broadcast as in ONNX, with a layer if necessary."""
     ends = [build.shape_of(one) for one in (place, other)]
     here, there = (elements_of(one, shape) for one, shape in zip((place, other), ends, strict=True))
     here = np.broadcast_to(here, other.shape)
@@ -184,7 +184,7 @@ def as_other(build: Build, node: NodeProto, place: Place, other: Place) -> Place
 
 
 def _moved(build: Build, node: NodeProto, place: Place, moved: Elements, axes: Shape3 = CHANNELS_FIRST) -> Place:
-    """A place in a feature map of elements that a layer moves for one node alone."""
+    """Add a layer that moves elements for one node only, and return the new place."""
     key = place.tensor, node.name
     if key not in build.made:
         build.made[key] = build.own_name(f"{place.tensor} for {node.name}")
@@ -193,7 +193,7 @@ def _moved(build: Build, node: NodeProto, place: Place, moved: Elements, axes: S
 
 
 def channels_of(build: Build, node: NodeProto, name: str, first: int, channels: int) -> str:
-    """A tensor that is some channels of another one, for one node alone."""
+    """Add a tensor of some channels of another one, for one node only."""
     tensor = build.graph.tensors[name]
     if channels == tensor.shape[2]:
         return name
@@ -208,7 +208,7 @@ def channels_of(build: Build, node: NodeProto, name: str, first: int, channels: 
 
 
 def as_map(elements: Elements) -> Elements:
-    """[height, width, channels] of what has the shape of an ONNX tensor."""
+    """Reshape an array of an ONNX tensor's shape to [height, width, channels]."""
     if _order(elements.shape) == CHANNELS_FIRST:
         height, width, channels = image_shape(elements.shape)
         return elements.reshape(channels, height, width).transpose(1, 2, 0)
@@ -216,12 +216,12 @@ def as_map(elements: Elements) -> Elements:
 
 
 def _order(shape: tuple[int, ...]) -> Shape3:
-    """Channels stand in front in what is an image."""
+    """Return the order of axes, which has the channels first in an image."""
     return CHANNELS_LAST if image_shape(shape) is None else CHANNELS_FIRST
 
 
 def _renamed(build: Build, name: str) -> str:
-    """Another name for a tensor of the graph that is not yet one of the model's."""
+    """Rename a tensor of the graph that is not yet one of the model's."""
     graph, other = build.graph, build.own_name(f"{name} unmoved")
     tensor = graph.tensors.pop(name)
     assert not tensor.views, f"{name} is a tensor of the model"
@@ -234,8 +234,8 @@ def _renamed(build: Build, name: str) -> str:
 
 # Operators that move elements of a feature map: nearest upsampling, depth to space, space to depth, crops.
 
-#: Where an element of the result lies in the input, as ONNX' Resize has it: of outputs, their number, that of the
-#: inputs, and the scale.
+#: Coordinates in the input for elements of the result, as in ONNX's Resize: functions of outputs, their number, that of
+#: the inputs, and the scale.
 _COORDINATES: dict[str, Callable[[np.ndarray, int, int, float], np.ndarray]] = {
     "half_pixel": lambda at, outputs, inputs, scale: (at + 0.5) / scale - 0.5,
     "half_pixel_symmetric": lambda at, outputs, inputs, scale: (
@@ -284,7 +284,7 @@ def _layer(build: Build, node: NodeProto, source: str, output: str, shape: Shape
 
 
 def _cut_off(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> tuple[int, int, int, int]:
-    """Rows and columns that a Slice leaves out above, to the left, below and to the right."""
+    """Return rows and columns that a Slice removes above, to the left, below and to the right."""
     rank = len(source.shapes[node.input[0]])
     starts = source.constants[node.input[1]].tolist()
     axes = source.constants[node.input[3]].tolist() if len(node.input) > 3 and node.input[3] else range(rank)
@@ -296,13 +296,13 @@ def _cut_off(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> 
 
 
 def _factors(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> tuple[int, int]:
-    """How often a Resize repeats each row and column, if it does nothing else."""
+    """Return how often a Resize repeats each row and column, if it does nothing else."""
     given, mode = attributes(node), attributes(node).get("mode", b"nearest").decode()
     if mode != "nearest" or given.get("antialias", 0):
         raise UnsupportedError(
             f"{label(node)} interpolates (mode {mode})", "upsample with mode nearest, or by a transposed convolution"
         )
-    # Before operator set 11 there is nothing else.
+    # Before operator set 11 there is no other mode.
     is_old = len(node.input) == 2
     coordinates = given.get("coordinate_transformation_mode", b"asymmetric" if is_old else b"half_pixel").decode()
     rounding = given.get("nearest_mode", b"floor" if is_old else b"round_prefer_floor").decode()
@@ -326,7 +326,7 @@ def _factors(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> 
 
 
 def _scales(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> tuple[float, float]:
-    """The scales down and across: as they are given, or else by the sizes."""
+    """Return the vertical and horizontal scale, as given or from the sizes."""
     at = 1 if len(node.input) == 2 else 2
     scales = source.constants.get(node.input[at]) if at < len(node.input) else None
     if scales is None or not scales.size:
@@ -337,18 +337,18 @@ def _scales(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> t
     return (1.0, *(of_axis[axis] for axis in range(2, rank)))[-2:]
 
 
-# What operators that move elements make of a tensor that says where each comes from.
+# Evaluation of moving operators on arrays of element indices.
 
 _PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 
 
 def moved_by(source: Source, node: NodeProto, elements: Elements) -> list[Elements]:
-    """What an operator that moves elements makes of them: each of its outputs.
+    """Return the outputs of an operator that moves elements, as arrays of elements.
 
     Raises
     ------
     UnsupportedError
-        If what says how is no constant.
+        If its parameters are not constant.
     """
     given, operator = attributes(node), node.op_type
     constants = [source.constants.get(name) for name in node.input[1:]]
@@ -399,7 +399,7 @@ def _padded(given: dict[str, object], constants: list[np.ndarray | None], elemen
     return np.pad(elements[kept], np.maximum(widths, 0), _PAD_MODES[mode], **fill)
 
 
-# The trunk: layout operators, max pooling and moves of elements, which work on codes, lowered one after the other.
+# Chains of operators on codes: layout operators, max pooling and moves of elements, lowered in order.
 
 
 def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, output: str | None = None) -> Place:
@@ -411,7 +411,7 @@ def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, 
     nodes : list of NodeProto
         In order of execution.
     place : Place
-        Of the first node's input.
+        Place of the first node's input.
     like : str
         ONNX tensor with the scale and zero point of the results.
     output : str or None
@@ -419,7 +419,7 @@ def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, 
     """
     makers = [node for node in nodes if not is_layout(build.source, node)]
     for node in nodes:
-        # Pointwise operators may have added dimensions of one element in front.
+        # Pointwise operators may have added leading dimensions of one element.
         place = dataclasses.replace(place, shape=build.source.shapes[node.input[0]])
         if is_layout(build.source, node):
             place = follow_layout(build, node, place)
@@ -434,15 +434,15 @@ def follow_trunk(build: Build, nodes: list[NodeProto], place: Place, like: str, 
 
 
 def follow_layouts(build: Build, nodes: list[NodeProto], place: Place) -> Place:
-    """The place after layout operators in a row: no layer is added, even where they move elements."""
+    """Return the place after successive layout operators; no layer is added, even where they move elements."""
     for node in nodes:
-        # Pointwise operators may have added dimensions of one element in front.
+        # Pointwise operators may have added leading dimensions of one element.
         place = follow_layout(build, node, dataclasses.replace(place, shape=build.source.shapes[node.input[0]]))
     return place
 
 
 def follow_layout(build: Build, node: NodeProto, place: Place) -> Place:
-    """The place after an operator that changes shape or order of elements, or chooses some: no layer is added."""
+    """Return the place after an operator that reshapes, reorders or selects elements; no layer is added."""
     shape, feature_shape = build.source.shapes[node.output[0]], build.shape_of(place)
     if node.op_type != "Transpose" and not is_choice(build.source, node):
         return dataclasses.replace(place, shape=shape)
@@ -479,7 +479,7 @@ def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: s
 
 
 def _reduced(source: Source, node: NodeProto, shape: Shape3) -> tuple[int, int]:
-    """Rows and columns of which a ReduceMax takes the greatest, from a feature map of ``shape``."""
+    """Return the window of a ReduceMax on a feature map of ``shape``."""
     rank, axes = len(source.shapes[node.input[0]]), attributes(node).get("axes")
     if len(node.input) > 1 and node.input[1]:
         axes = source.constants[node.input[1]].reshape(-1).tolist() if node.input[1] in source.constants else None
@@ -492,7 +492,7 @@ def _reduced(source: Source, node: NodeProto, shape: Shape3) -> tuple[int, int]:
     return tuple(size if rank - 2 + at in reduced else 1 for at, size in enumerate(shape[:2]))
 
 
-#: What follows a trunk as layers: poolings, and moves of elements.
+#: Operators of a chain that become layers: poolings, and moves of elements.
 STEPS: tuple[Lowering, ...] = (
     Lowering(lower_pool, POOLING, Runs.LAYER, (MaxPool,), title="max pooling"),
     Lowering(lower_move, (*MOVES, *CROP), Runs.COPY, (Rearrange,), title="moves of elements of a feature map"),
@@ -503,7 +503,7 @@ STEPS: tuple[Lowering, ...] = (
 
 
 def geometry_of(source: Source, node: NodeProto) -> Transposed:
-    """How a ConvTranspose on one or two spatial dimensions computes.
+    """Return the geometry of a ConvTranspose on one or two spatial dimensions.
 
     Raises
     ------

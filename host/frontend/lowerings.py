@@ -1,4 +1,4 @@
-"""The lowerings: how each kind of fragment becomes layers."""
+"""The lowerings of each kind of fragment to layers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ from .lowering.products import PRODUCTS_OF_TWO, check_linear, check_one_type, lo
 from .lowering.tables import lower_combination, lower_region, table_or
 from .source import LayerBody
 
-# Lower functions of the model that are layers, each kind by what its body is.
+# Lower functions of the model that are layers, by the kind of their body.
 
 FUNCTIONS: dict[type[LayerBody], Lowering] = {
     FastPointwiseBody: Lowering(
@@ -78,14 +78,14 @@ def lower_function(build: Build, fragment: Fragment) -> None:
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them, or its bytes are not ONNX Runtime's.
+        If its input does not have the layout that it needs, or its bytes are not ONNX Runtime's.
     """
     FUNCTIONS[type(build.source.function(fragment.main))].lower(build, fragment)
 
 
 @refuses("indices are no constants")
 def lower_layout(build: Build, fragment: Fragment) -> None:
-    """Note where the elements are that layout operators, and choices by constant indices, have moved."""
+    """Record the places to which layout operators, and selections by constant indices, have moved elements."""
     place = build.places[fragment.inputs[0]]
     for node in fragment.nodes:
         if is_layout(build.source, node):
@@ -117,7 +117,7 @@ LOWERINGS: dict[Kind, Lowering] = {
     Kind.REGION: Lowering(lower_region, POINTWISE, Runs.TABLE, (Pointwise,), title="pointwise operators"),
     Kind.OF_CHANNELS: Lowering(lower_of_channels, (*POINTWISE, NORMALISATION), Runs.LAYER, (Convolution, Arrange)),
     Kind.ADDITION: Lowering(lower_addition, ADDITION, Runs.LAYER, (Add,)),
-    # Where both operands are functions of one tensor, all but a sum are tables of that.
+    # Where both operands are functions of one tensor, all but a sum become tables of it.
     Kind.SUBTRACTION: Lowering(table_or(lower_subtraction), SUBTRACTION, Runs.LAYER, (Add,)),
     Kind.MULTIPLICATION: Lowering(table_or(lower_multiplication), MULTIPLICATION, Runs.LAYER, (Multiply,)),
     Kind.EXTREME: Lowering(table_or(lower_extreme), EXTREMES, Runs.LAYER, (Maximum,)),

@@ -1,4 +1,4 @@
-"""Read an ONNX file: check it before anything runs, then let ONNX Runtime measure constants, shapes and types."""
+"""Read an ONNX file: check it before anything runs, then let ONNX Runtime find constants, shapes and types."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from ..model.model_graph import FREE_INITIALIZERS, computed_tensors, expose, is_
 from ..model.runtime import RUNTIME_ERRORS, open_with, plain_options, plain_session
 from .source import ModelError, Source, connect, size
 
-# Texts of an ONNX file: names must be UTF-8, and nothing that reads the file looks.
+# Texts of an ONNX file: names must be UTF-8, which no reader of the file checks.
 
-#: For people alone: whatever they hold does no harm.
+#: Fields for people only, whose contents do no harm.
 _COMMENTS = ("doc_string",)
 
 
 def wrong_text(message: Message, place: str = "") -> str:
-    """The place of the first text that is not UTF-8, as in ``graph.node[3].name``; empty if all are."""
+    """Return the place of the first text that is not UTF-8, as in ``graph.node[3].name``; empty if all are."""
     for field, value in message.ListFields():
         if field.type not in (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_STRING) or field.name in _COMMENTS:
             continue
@@ -34,7 +34,7 @@ def wrong_text(message: Message, place: str = "") -> str:
         is_single = isinstance(value, Message | str | bytes)
         for index, item in enumerate([value] if is_single else value):
             inner = here if is_single else f"{here}[{index}]"
-            # A text that protobuf cannot decode comes as its bytes.
+            # Protobuf returns a text that it cannot decode as bytes.
             found = wrong_text(item, inner) if isinstance(item, Message) else inner if isinstance(item, bytes) else ""
             if found:
                 return found
@@ -45,7 +45,7 @@ QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate 
 PER_TENSOR = "quantise activations per tensor (per_channel concerns weights alone)"
 DYNAMIC_OPERATORS = ("DynamicQuantizeLinear", "DynamicQuantizeMatMul")
 
-#: What NumPy can hand to ONNX Runtime.
+#: Types of NumPy arrays that ONNX Runtime takes.
 _ELEMENT_TYPES = [
     getattr(onnx.TensorProto, name)
     for name in (
@@ -63,7 +63,7 @@ _ELEMENT_TYPES = [
         "DOUBLE",
     )
 ]
-#: Elements of an input: as many bytes as the simulated accelerator has external memory.
+#: The most elements of an input: the bytes of the simulated accelerator's external memory.
 _ELEMENTS = 256 << 20
 
 # A serialised ModelProto begins with field 1, the IR version.
@@ -71,7 +71,7 @@ _MODEL_TAG = b"\x08"
 
 
 def check_file(file: Model, name: str) -> None:
-    """Check a file, whatever network it holds.
+    """Check a file of any network.
 
     Raises
     ------
@@ -119,7 +119,8 @@ def check_file(file: Model, name: str) -> None:
 
 
 def _opens(file: Model) -> bool:
-    """Whether ONNX Runtime opens a model, whatever the standard says of it: it needs no shapes of outputs, say."""
+    """Return whether ONNX Runtime opens a model, even if it breaks the standard, for instance without shapes of
+    outputs."""
     try:
         open_with(file.data, plain_options())
     except RUNTIME_ERRORS:
@@ -128,7 +129,8 @@ def _opens(file: Model) -> bool:
 
 
 def _reason(model: onnx.ModelProto, error: onnx.checker.ValidationError) -> str:
-    """What is wrong with a model; of nodes that cannot be put in order, the checker says that they are in none."""
+    """Return the error of a model; if nodes cannot be sorted, the checker's message would only say that they are
+    not."""
     found = unmade(model.graph)
     if found is None:
         return str(error).splitlines()[0]
@@ -158,7 +160,7 @@ def parse(file: Model, name: str) -> Source:
 
 
 def _check_names(model: onnx.ModelProto, name: str) -> None:
-    """Refuse what ONNX Runtime refuses: two nodes of one name."""
+    """Refuse two nodes of one name, as ONNX Runtime does."""
     taken: set[str] = set()
     for node in model.graph.node:
         if node.name in taken:
@@ -170,7 +172,7 @@ def _check_names(model: onnx.ModelProto, name: str) -> None:
 
 
 def _check_fixed(source: Source) -> None:
-    """Refuse what ONNX Runtime does not fuse: scales and weights that a caller may replace."""
+    """Refuse scales and weights that a caller may replace, which ONNX Runtime does not fuse."""
     graph = source.model.graph
     listed = {value.name for value in graph.input} - set(source.inputs)
     if not (source.qdq and listed) or source.model.ir_version < FREE_INITIALIZERS:
@@ -219,7 +221,7 @@ def _check_quantised(model: onnx.ModelProto, name: str) -> None:
 
 
 def name_nodes(model: onnx.ModelProto) -> None:
-    """Give every node a name of its own: what ONNX Runtime makes of a node is found by it."""
+    """Give every node a unique name, by which its counterpart in ONNX Runtime's graph is found."""
     given, taken = {node.name for node in model.graph.node}, set()
     for node in model.graph.node:
         name, begin = node.name, node.name or node.op_type
@@ -284,11 +286,11 @@ def _check_type(name: str, value: onnx.ValueInfoProto) -> None:
     )
 
 
-# Measure a model: ONNX Runtime itself tells its constants, and the shape and type of every tensor for one sample.
+# Measure a model: ONNX Runtime computes its constants, and the shape and type of every tensor for one sample.
 
 _OF_SHAPE = ("Shape", "Size")
 _TENSOR = re.compile(r"tensor\((\w+)\)")
-#: What ONNX Runtime hands over as NumPy arrays.
+#: Types that ONNX Runtime returns as NumPy arrays.
 _NUMPY_ELEMENTS = (
     "float",
     "double",
@@ -306,15 +308,14 @@ def fix_batch(model: ModelProto) -> None:
         batch.Clear()
         batch.dim_value = 1
     for value in model.graph.output:
-        # One without a type would get an empty one.
+        # An input without a type would get an empty one.
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.ClearField("shape")
     del model.graph.value_info[:]
 
 
 def measure(source: Source) -> None:
-    """Run the model once on zeros: every constant, and the shape and type of every activation, as ONNX Runtime has
-    them.
+    """Run the model once on zeros in ONNX Runtime to find every constant, and the shape and type of every activation.
 
     Raises
     ------
@@ -325,7 +326,7 @@ def measure(source: Source) -> None:
     source.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     dynamic = set(source.inputs)
     for node in model.graph.node:
-        # A shape is known once the batch is fixed, whatever the values.
+        # A shape is known once the batch is fixed, independently of values.
         if node.op_type not in _OF_SHAPE and (dynamic & set(reads(node)) or node.op_type.startswith("Random")):
             dynamic |= set(node.output)
     dynamic.discard("")
@@ -372,7 +373,7 @@ def _check_outputs(source: Source) -> None:
 
 
 def _fold_shapes(source: Source) -> None:
-    """Write shapes of activations as the constants that they are, so that nothing reads the activation for them."""
+    """Replace shapes of activations by constants, so that no node reads the activation for its shape."""
     graph = source.model.graph
     for node in [node for node in graph.node if node.op_type in _OF_SHAPE]:
         graph.node.remove(node)
@@ -380,7 +381,7 @@ def _fold_shapes(source: Source) -> None:
 
 
 def _spell_reshapes(source: Source) -> None:
-    """Write a Gather that takes every element once and in order, as PyTorch exports views of strides, as a Reshape."""
+    """Replace a Gather that takes every element once and in order, PyTorch's export of strided views, by a Reshape."""
     for node in source.model.graph.node:
         if node.op_type != "Gather" or node.input[0] not in source.shapes or node.input[1] not in source.constants:
             continue
@@ -397,8 +398,8 @@ def _spell_reshapes(source: Source) -> None:
 
 
 def _spell_identities(source: Source) -> None:
-    """Write a Slice of everything, a Split into one part and a Concat of one tensor, as exporters leave them, as the
-    Identity that they are.
+    """Replace a Slice of everything, a Split into one part and a Concat of one tensor, which exporters write, by an
+    Identity.
     """
     for node in source.model.graph.node:
         if _is_identity(source, node):

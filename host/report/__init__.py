@@ -29,21 +29,21 @@ def check_available(what: str = "report") -> None:
 
 
 def check_ending(path: Path, what: str = "report") -> None:
-    """Raise ValueError if a report or a plot is a file that is not called a page: what opens it goes by the name."""
+    """Raise ValueError if the file name of a report or a plot does not end as a page's, by which programs open it."""
     is_file = path.is_file() or not path.exists()
     if is_file and path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{what} must be a file that ends in .html, as the {what} is a page, not {path}")
 
 
 def check_target(path: Path, others: Iterable[Path]) -> None:
-    """Make sure, before anything runs, that a report can be written.
+    """Check, before anything runs, that a report can be written.
 
     Parameters
     ----------
     path : Path
-        Of the report.
+        Path of the report.
     others : iterable of Path
-        Files that it must not take the place of.
+        Files that it must not replace.
 
     Raises
     ------
@@ -68,15 +68,15 @@ def make(
     Parameters
     ----------
     session : InferenceSession
-        On a simulated accelerator, on which an inference has run: its program is loaded.
+        A session on a simulated accelerator, on which an inference has run, so that its program is loaded.
     outcome : Outcome
-        Of the session's program, see :func:`~lutterfly.host.session.loading.load_outcome`.
+        The outcome of the session's program, see :func:`~lutterfly.host.session.loading.load_outcome`.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
     name : str
-        Of the model, for people.
+        Name of the model, for people.
     speed : Speed or None
-        Of the accelerator, if its clock is known.
+        Speed of the accelerator, if its clock is known.
 
     Returns
     -------

@@ -13,11 +13,11 @@ from . import style
 MEASURED, PREDICTED = "measured", "predicted"
 
 
-#: Whatever a model's names might smuggle in, the browser loads nothing.
+#: The browser loads nothing, whatever the names of a model contain.
 POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
 
 
-#: By name, because the library's own choice of buttons has some that lead elsewhere.
+#: Buttons by name, because some of the library's default ones lead to other sites.
 BUTTONS = [["toImage"], ["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", "resetScale2d"]]
 
 
@@ -44,7 +44,7 @@ th { color: #57606a; font-weight: 600 } tr:last-child td { border-bottom: 0 }
 
 
 def document(title: str, parts: Iterable[str]) -> str:
-    """A page of its own, from its title and its parts in HTML."""
+    """Return a complete page, from its title and its parts in HTML."""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -56,19 +56,19 @@ def document(title: str, parts: Iterable[str]) -> str:
 
 
 def section(title: str, tags: Sequence[str], text: str, drawn: go.Figure, name: str, below: str = "") -> str:
-    """A part with a figure; ``tags`` are of ``MEASURED`` and ``PREDICTED``, ``name`` is unique in the page."""
+    """Return a part with a figure; ``tags`` are ``MEASURED`` and ``PREDICTED``, ``name`` is unique in the page."""
     chart = drawn.to_html(full_html=False, include_plotlyjs=False, div_id=name, config=CONFIG)
     return text_section(title, tags, text, chart + below)
 
 
 def text_section(title: str, tags: Sequence[str], text: str, body: str) -> str:
-    """A part with a body in HTML."""
+    """Return a part with a body in HTML."""
     shown = "".join(f'<span class="tag {tag}">{tag}</span>' for tag in tags)
     return f"<section><h2>{title}{shown}</h2><p>{text}</p>{body}</section>\n"
 
 
 def html_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numeric: set[int]) -> str:
-    """Columns whose numbers are in ``numeric`` are aligned to the right."""
+    """Return a table; columns whose numbers are in ``numeric`` are aligned to the right."""
     kinds = ['class="n"' if column in numeric else "" for column in range(len(head))]
     lines = ["".join(f"<th {kind}>{html.escape(cell)}</th>" for cell, kind in zip(head, kinds, strict=True))]
     lines += [

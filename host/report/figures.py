@@ -1,4 +1,4 @@
-"""Where the cycles go: shares of each layer, and the roofline."""
+"""Figures of cycles: shares of each layer, and the roofline."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ WAITS = (
     (TURNAROUND, "waits: command turnaround", style.TURNAROUND),
 )
 AFTER = "after the last step"
-#: Points of the roofline that are no further apart have one label: as parts of the axes, which a label takes.
+#: The distance below which points of the roofline share a label: the size of a label, as parts of the axes.
 _NEAR = (0.04, 0.055)
 
 
 def cycle_shares(facts: Facts) -> go.Figure:
-    """What each layer's cycles were spent on, stacked."""
+    """Draw the use of each layer's cycles, stacked."""
     labels = [*(layer.label for layer in facts.layers), AFTER]
     drawn = style.figure(height=150 + 24 * len(labels), x_title="cycles (measured)")
     style.rows(drawn, labels)
@@ -73,7 +73,7 @@ def cycle_shares(facts: Facts) -> go.Figure:
 
 
 def ideal_cycles(facts: Facts, layer: LayerFacts) -> float:
-    """Cycles in which all multipliers together could do a layer's multiply-accumulates."""
+    """Return the cycles in which all multipliers together could do a layer's multiply-accumulates."""
     return layer.prediction.multiplier_cycles / facts.config.multipliers
 
 
@@ -89,9 +89,9 @@ def _stacked(name: str, colour: str, rows: list[int], cycles: list[float]) -> go
 
 
 def roofline(facts: Facts) -> go.Figure:
-    """Multiply-accumulates per cycle over multiply-accumulates per byte moved, with the ceilings of the configuration.
+    """Draw multiply-accumulates per cycle over multiply-accumulates per byte moved, with the configuration's ceilings.
 
-    Layers that move nothing over the bus stand on the right, in the order of execution.
+    Layers that move nothing over the bus are on the right, in the order of execution.
     """
     layers = [(index + 1, layer) for index, layer in enumerate(facts.layers) if layer.prediction.macs]
     array, bus = facts.config.multipliers, facts.config.axi.data_bytes
@@ -113,7 +113,7 @@ def roofline(facts: Facts) -> go.Figure:
     _ceilings(drawn, facts, low, ridge, band, is_depthwise=any(layer.is_depthwise for _, layer in layers))
     top = 1.8 * max(array, *(array * layer.prediction.at_once for _, layer in layers))
     near = _NEAR[0] * math.log(band / low), _NEAR[1] * math.log(top / bottom)
-    # Below the layers, none of which it may hide.
+    # It is drawn below the layers, so that it hides none of them.
     drawn.add_trace(
         go.Scatter(
             name="whole network",
@@ -147,7 +147,7 @@ def roofline(facts: Facts) -> go.Figure:
 
 
 def _draw_band(drawn: go.Figure, low: float, high: float, count: int) -> list[float]:
-    """The band of layers that move nothing, and places in it, evenly spread so that no two points hide each other."""
+    """Draw the band of layers that move nothing; return places in it, evenly spaced so that no point hides another."""
     drawn.add_vrect(
         x0=low,
         x1=high,
@@ -189,9 +189,9 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
 
 
 def _numbers(points: list[tuple[int, float, float]], near: tuple[float, float]) -> list[str]:
-    """What is written at each point (number, x, y): of points close together, the first and how many more.
+    """Return the label of each point (number, x, y): for points close together, the first and the number of others.
 
-    ``near`` says how far apart they may be along each axis, as logarithms.
+    ``near`` is the greatest distance of such points along each axis, as logarithms.
     """
     groups: list[tuple[float, float, list[int]]] = []
     texts = []

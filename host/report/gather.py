@@ -1,4 +1,4 @@
-"""Gather what a report shows: the layers with their cycles, the memories, the tables, as compiled and as run."""
+"""Gather the contents of a report: the layers with their cycles, the memories, the tables, as compiled and as run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .observe import Observation
 from .occupancy import Occupant, occupants
 from .stalls import Share, shares
 
-#: Longer names are cut in the middle; the whole name is in the table of the layers and where the mouse points.
+#: Longer names are cut in the middle; the table of layers and tooltips have the whole name.
 LABEL_CHARACTERS = 28
 
 
@@ -33,11 +33,11 @@ class LayerFacts:
     kind : str
         The operation, in a few words.
     is_depthwise : bool
-        Whether each channel is computed of the same one of its inputs.
+        Whether each channel is computed from the same channel of its inputs.
     prediction : LayerPrediction
-        What the compiler says: predicted.
+        The compiler's prediction.
     share : Share
-        Where its cycles went: measured.
+        The measured use of its cycles.
     memory : LayerOutline
     """
 
@@ -50,23 +50,23 @@ class LayerFacts:
 
     @property
     def moved_bytes(self) -> int:
-        """What it moves over the bus in an inference."""
+        """Bytes that it moves over the bus in an inference."""
         return self.memory.loaded_bytes + self.memory.stored_bytes
 
     @property
     def macs_per_cycle(self) -> float:
-        """Measured."""
+        """The measured multiply-accumulates per cycle."""
         return self.prediction.macs / self.share.cycles
 
     @property
     def busy_multipliers(self) -> float:
-        """Measured, on average."""
+        """The measured average of busy multipliers."""
         return self.prediction.multiplier_cycles / self.share.cycles
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Bytes of one memory: those that stay, by what they are, and how many there are in all."""
+    """Bytes of one memory: resident ones by their kind, and the size."""
 
     name: str
     parts: Mapping[str, int]
@@ -74,7 +74,7 @@ class Use:
 
     @property
     def used(self) -> int:
-        """All bytes that are taken."""
+        """All used bytes."""
         return sum(self.parts.values())
 
 
@@ -89,7 +89,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """All that a report shows of a core; see :func:`gather`."""
+    """All that a report shows of a core, see :func:`gather`."""
 
     name: str
     config_name: str
@@ -111,12 +111,12 @@ class Facts:
 
     @property
     def moved_bytes(self) -> int:
-        """What its LOADs and STOREs move over the bus in an inference."""
+        """Bytes that its LOADs and STOREs move over the bus in an inference."""
         return sum(bus_bytes(ran.command.fields) for ran in self.observation.dma)
 
     @property
     def utilisation(self) -> float:
-        """The part of all multipliers in all cycles that multiplied for the network."""
+        """The share of all multipliers' cycles that the network's multiplications took."""
         taken = sum(layer.prediction.multiplier_cycles for layer in self.layers)
         return taken / (self.observation.cycles * self.config.multipliers)
 
@@ -124,7 +124,7 @@ class Facts:
 def gather(
     name: str, program: Program, config: Config, outcome: Outcome, observation: Observation, *, core: int = 0
 ) -> Facts:
-    """Put what the compiler decided for a core and a run together.
+    """Combine the compiler's decisions for a core with the observation of a run.
 
     Parameters
     ----------
@@ -133,9 +133,9 @@ def gather(
     program : Program
     config : Config
     outcome : Outcome
-        Of the program.
+        The outcome of the program.
     observation : Observation
-        Of one inference.
+        The observation of one inference.
     core : int
     """
     own, predictions = outcome.cores[core], program.cores[core].layers
@@ -187,11 +187,11 @@ def _use(memory: ConstantMemory, layers: tuple[LayerFacts, ...]) -> Use:
 
 
 def _arena(program: Program, config: Config) -> Use:
-    """What lies in the arena: in external memory all of the program, on the chip what an inference needs."""
+    """Return the contents of the arena: in external memory the whole program, on the chip what an inference needs."""
     on_chip = config.arena.on_chip_bytes
     runs = [queues for core in program.cores for queues in (core.body, *([] if on_chip else [core.prologue]))]
     parts = {"inputs": 0, "outputs": 0, "spilled tensors": 0}
-    # A tensor that the host reads is often one that was spilled: it lies there once.
+    # A tensor that the host reads is often a spilled one, which is stored once.
     seen: set[int] = set()
     ports = ([(at, port) for port in ports for at in port.addresses] for ports in (program.inputs, program.outputs))
     spilled = [(tensor.address, tensor) for core in program.cores for tensor in core.spilled]
@@ -210,7 +210,7 @@ def _arena(program: Program, config: Config) -> Use:
 
 
 def _tables(blocks: Sequence[Block]) -> list[Table]:
-    """Every transfer table of the table memory; the layer that concatenates has one for each input that needs it."""
+    """Return every transfer table of the table memory; a concatenation has one for each input that needs it."""
     found = []
     for block in blocks:
         if block.memory == LocalMemory.TABLE.name:

@@ -15,7 +15,7 @@ _ROW_HEIGHT, _HEAD_HEIGHT = 18, 140
 
 
 def plot(name: str, errors: Sequence[LayerError], judges: str) -> str:
-    """The page as HTML; ``judges`` is what the samples are called."""
+    """Return the page as HTML; ``judges`` is the word for the samples."""
     least = worst(errors)
     text = (
         "Signal-to-quantisation-noise ratio of each tensor against that of the float network, in decibels. "
@@ -31,7 +31,7 @@ def plot(name: str, errors: Sequence[LayerError], judges: str) -> str:
 
 
 def figure(errors: Sequence[LayerError]) -> go.Figure:
-    """A bar for each tensor, in order of execution; that of the layer that loses most in another colour."""
+    """Draw a bar for each tensor, in order of execution; that of the layer that loses most has another colour."""
     shown = [error for error in errors if math.isfinite(error.noise)]
     least = worst(errors)
     drawn = style.figure(height=_HEAD_HEIGHT + _ROW_HEIGHT * len(shown), x_title="dB")

@@ -1,4 +1,4 @@
-"""Where the bytes lie: the feature memory over time, the memories for constants, external memory, the tables."""
+"""Figures of memories: the feature memory over time, the memories for constants, external memory, the tables."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from .gather import Facts, Use
 from .occupancy import Occupant, used_bytes
 
 FREE = "#f3f4f6"
-#: What lies there for a smaller part of the run is drawn without an edge, which would be wider than itself.
+#: Tensors that are stored for a smaller share of the run are drawn without an edge, which would be wider than they.
 _THIN = 1 / 400
 
 
 def feature_memory(facts: Facts) -> go.Figure:
-    """Which tensor lay where, from when to when; above, how many bytes were taken."""
+    """Draw the address range of each tensor over time; above, the number of used bytes."""
     found, size = facts.occupants, facts.config.memory.feature_bytes
     top = max((occupant.address + occupant.size_bytes for occupant in found), default=0)
-    # A memory that is hardly used would leave its contents too small to be seen.
+    # In a memory that is hardly used the contents would be too small to be seen.
     limit = size if 4 * top >= size else top
     drawn = style.figure(height=560, x_title="cycles from the start of the run (measured)")
     drawn.update_layout(
@@ -60,7 +60,7 @@ def feature_memory(facts: Facts) -> go.Figure:
 
 
 def _mark_size(drawn: go.Figure, size: int, axes: Iterable[str]) -> None:
-    """How much memory there is: in words, and as a line where it fits the axis."""
+    """Mark the size of the memory: as text, and as a line where it fits the axis."""
     for axis in axes:
         drawn.add_shape(
             type="line",
@@ -125,12 +125,12 @@ def _rectangles(found: Sequence[Occupant], cycles: int) -> go.Bar:
 
 
 def constant_memories(facts: Facts) -> go.Figure:
-    """How full each memory for constants is, and what with."""
+    """Draw the use of each memory for constants, by contents."""
     return _uses(list(facts.constants), "per cent of the memory (the compiler's plan)")
 
 
 def external_memory(facts: Facts) -> go.Figure:
-    """What the arena consists of."""
+    """Draw the contents of the arena."""
     return _uses([facts.external], "per cent of the arena (the compiler's plan)")
 
 
@@ -169,7 +169,7 @@ def _uses(uses: list[Use], title: str) -> go.Figure:
 
 
 def transfer_tables(facts: Facts) -> go.Figure:
-    """Each table as the function that it is."""
+    """Draw each table as a function."""
     drawn = style.figure(height=380, x_title="code in (int8)", y_title="code out (int8)")
     codes = list(range(-128, 128))
     for number, (table, colour) in enumerate(zip(facts.tables, cycle(style.CYCLE), strict=False)):
@@ -192,6 +192,6 @@ def transfer_tables(facts: Facts) -> go.Figure:
 
 
 def _wrapped(names: str) -> str:
-    """Many names on several lines."""
+    """Break many names into several lines."""
     words = names.split(", ")
     return "<br>".join(", ".join(words[start : start + 4]) for start in range(0, len(words), 4))

@@ -1,4 +1,4 @@
-"""Observe one inference on the simulated core: when every command begins and ends, from the harness's trace."""
+"""Observe one inference on the simulated core: the beginning and end of every command, from the harness's trace."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from ..program import BodyCommand, CoreOutcome, Outcome
 from ..session.session import InferenceSession
 from ..simulation.simulator import EventKind, Simulator
 
-#: From the end of the last core to the interrupt of all, beyond what one core takes.
+#: Cycles from the end of the last core to the common interrupt, beyond those of a single core.
 CLUSTER_INTERRUPT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A command as it ran. Times are measured, in cycles from the start of the run.
+    """A command that ran. Times are measured, in cycles from the start of the run.
 
     Attributes
     ----------
     command : BodyCommand
-        The program's, with the predicted times.
+        The program's command, with the predicted times.
     index : int
-        In its queue.
+        Index in its queue.
     begin : int
-        When its unit got it (LOAD, STORE, FILL, BARRIER), or when its first step was issued (COMPUTE).
+        The time when its unit got it (LOAD, STORE, FILL, BARRIER), or when its first step was issued (COMPUTE).
     issued : int
-        After its last step (COMPUTE); else ``end``.
+        The time after its last step (COMPUTE); else ``end``.
     end : int
-        After its completion: its last byte is written, its last result can be read.
+        The time after its completion: its last byte is written, its last result can be read.
     """
 
     command: BodyCommand
@@ -54,13 +54,13 @@ class Observation:
     Attributes
     ----------
     cycles : int
-        From start to done, as the counter of the core that was last says.
+        Cycles from start to done, by the counter of the core that ended last.
     counters : dict of str to int
         All performance counters of the core.
     dma, compute : tuple of Ran
         The commands of each queue, in order.
     outputs : list of arrays
-        What the accelerator returned.
+        The results of the accelerator.
     """
 
     cycles: int
@@ -70,23 +70,23 @@ class Observation:
     outputs: list[np.ndarray]
 
     def queue(self, queue: Queue) -> tuple[Ran, ...]:
-        """The commands of a queue, in order."""
+        """Return the commands of a queue, in order."""
         return self.dma if queue is Queue.DMA else self.compute
 
 
 def observe(
     session: InferenceSession, simulator: Simulator, outcome: Outcome, feeds: Mapping[str, np.ndarray]
 ) -> list[Observation]:
-    """Run one inference, and say of each core when each command ran.
+    """Run one inference, and find the times of each core's commands.
 
     Parameters
     ----------
     session : InferenceSession
-        On the simulated accelerator.
+        A session on the simulated accelerator.
     simulator : Simulator
         That accelerator.
     outcome : Outcome
-        Of the session's program.
+        The outcome of the session's program.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
 
@@ -100,7 +100,7 @@ def observe(
     outputs = driver.infer(inputs)
     cycles, counters = driver.counters()["cycles"], driver.core_counters()
     times = [_times(simulator, number) for number in range(len(counters))]
-    # The interrupt, that of all cores, rises when the run is done, and the counter knows how long that took.
+    # The common interrupt rises when the run is done, and the counter has its duration.
     start = int(times[0][EventKind.INTERRUPT][-1]) - cycles - (CLUSTER_INTERRUPT if len(counters) > 1 else 0)
     return [
         _observation(*of_core, (start, cycles), outputs) for of_core in zip(outcome.cores, times, counters, strict=True)
@@ -108,7 +108,7 @@ def observe(
 
 
 def _times(simulator: Simulator, core: int) -> dict[EventKind, np.ndarray]:
-    """When each kind of event of a core happened: int64[events]."""
+    """Return the times of each kind of event of a core: int64[events]."""
     events = simulator.events(core=core).astype(np.int64)
     return {kind: events[events[:, 1] == kind, 0] for kind in EventKind}
 
@@ -120,7 +120,7 @@ def _observation(
     run: tuple[int, int],
     outputs: list[np.ndarray],
 ) -> Observation:
-    """Of a core, in a run that began and took so many cycles."""
+    """Create the observation of a core, for a run with this beginning and this number of cycles."""
     start, cycles = run
     moved = (times[EventKind.DMA_BEGIN], times[EventKind.DMA_DONE], times[EventKind.DMA_DONE])
     computed = (times[EventKind.ISSUE_FIRST], times[EventKind.ISSUE_LAST] + 1, times[EventKind.COMPUTE_DONE])

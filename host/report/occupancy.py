@@ -1,4 +1,4 @@
-"""What lies in the feature memory from when to when: the compiler's addresses, with the times of a run."""
+"""Occupancy of the feature memory: the compiler's addresses, with the times of a run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .observe import Observation
 class Occupant:
     """A tensor, or a part of one, in the feature memory.
 
-    Bytes that nobody reads any more may hold another one before its end.
+    Bytes that are not read any more may hold another tensor before its end.
 
     Attributes
     ----------
     tensor : str
     address, size_bytes : int
-        Where, with its border.
+        The address range, with its padding.
     begin, end : int
-        From when the first command that writes it begins until the last that writes it ends, or the last step that
-        reads it is issued: measured, in cycles.
+        Measured cycles, from the beginning of the first command that writes it to the end of the last one, or to the
+        issue of the last step that reads it.
     is_whole : bool
         Whether it is the whole tensor.
     """
@@ -36,7 +36,7 @@ class Occupant:
 
 
 def occupants(outcome: CoreOutcome, observation: Observation) -> list[Occupant]:
-    """Everything that lies in the feature memory in the course of an inference, in the order of its first use."""
+    """Return all tensors in the feature memory during an inference, in the order of their first use."""
     ran = {ran.command: ran for ran in (*observation.dma, *observation.compute)}
     found = []
     for residence in outcome.outline.residences:
@@ -52,7 +52,7 @@ def occupants(outcome: CoreOutcome, observation: Observation) -> list[Occupant]:
 
 
 def used_bytes(found: Sequence[Occupant]) -> Mapping[int, int]:
-    """Bytes of the feature memory that are taken, from each cycle on in which that may change."""
+    """Return the used bytes of the feature memory, from each cycle on in which they may change."""
     levels = {}
     for cycle in sorted({cycle for occupant in found for cycle in (occupant.begin, occupant.end)}):
         ranges = sorted(

@@ -1,4 +1,4 @@
-"""The page: one HTML file with everything in it, the plotting library included; it asks the network for nothing."""
+"""The page: one HTML file that contains everything, including the plotting library, and needs no network."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .tables import connections_table, cores_table, counters_table, layers_table
 
 
 def page(cores: Sequence[Facts], speed: Speed | None = None) -> str:
-    """The report as HTML, of what every core did; with the time that it took, if the clock is known."""
+    """Return the report of all cores as HTML; with times in seconds, if the clock is known."""
     first = cores[0]
     name = html.escape(first.name)
     intro = (
@@ -27,7 +27,7 @@ def page(cores: Sequence[Facts], speed: Speed | None = None) -> str:
     parts = [f"<h1>{name} on {html.escape(first.config_name)}</h1>", f"<p>{intro}</p>"]
     if len(cores) > 1:
         parts += _cores_parts(cores)
-    # A core that has no part of the network has nothing to show.
+    # A core without a part of the network has nothing to show.
     for facts in (facts for facts in cores if facts.layers):
         if len(cores) > 1:
             parts.append(f"<h1>Core {facts.core}</h1>")
@@ -42,7 +42,7 @@ def page(cores: Sequence[Facts], speed: Speed | None = None) -> str:
 
 
 def _cores_parts(cores: Sequence[Facts]) -> list[str]:
-    """What the cores did beside one another."""
+    """Return the parts that compare the cores."""
     cycles, config = cores[0].observation.cycles, cores[0].config
     shared = "Each has a bus of its own."
     if config.cluster.shared_port:
@@ -63,12 +63,12 @@ def _cores_parts(cores: Sequence[Facts]) -> list[str]:
 
 
 def _name(facts: Facts, name: str) -> str:
-    """The name of a part of the page, of each core another one."""
+    """Return the name of a part of the page, which differs from core to core."""
     return f"{name}-{facts.core}" if facts.core else name
 
 
 def _time_parts(facts: Facts) -> list[str]:
-    """Where the cycles go."""
+    """Return the parts on cycles."""
     return [
         section(
             "Timeline",
@@ -109,7 +109,7 @@ def _time_parts(facts: Facts) -> list[str]:
 
 
 def _memory_parts(facts: Facts) -> list[str]:
-    """What lies in the memories."""
+    """Return the parts on memories."""
     return [
         section(
             "Feature memory",
@@ -136,7 +136,7 @@ def _memory_parts(facts: Facts) -> list[str]:
 
 
 def _connection_parts(facts: Facts) -> list[str]:
-    """Which connections are off, if any are."""
+    """Return the part on sparse connections, if there are any."""
     sparse = [layer for layer in facts.layers if layer.prediction.is_sparse]
     if not sparse:
         return []
@@ -152,7 +152,7 @@ def _connection_parts(facts: Facts) -> list[str]:
 
 
 def _table_part(facts: Facts) -> str:
-    """The transfer tables."""
+    """Return the part on transfer tables."""
     if not facts.tables:
         return text_section("Transfer tables", (PREDICTED,), "This network needs none.", "")
     return section(

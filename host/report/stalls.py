@@ -1,4 +1,4 @@
-"""Where the cycles of each layer go: steps that multiply, steps that do not, and what the array waited for."""
+"""The use of each layer's cycles: steps that multiply, steps that do not, and the reasons of waits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...golden.timing.issue import issue_steps
 from .observe import Observation, Ran
 
-#: Why no step was issued, in the order in which a cycle is charged.
+#: Reasons why no step was issued, in the order in which a cycle is charged.
 RESULTS, BARRIER, LOADED, STORED, TURNAROUND, REQUANTISER = WAITS = (
     "earlier results",
     "other cores",
@@ -21,18 +21,18 @@ RESULTS, BARRIER, LOADED, STORED, TURNAROUND, REQUANTISER = WAITS = (
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The cycles of one layer, from the last step of the layer before, measured.
+    """The measured cycles of one layer, from the last step of the layer before.
 
     Attributes
     ----------
     begin, end : int
-        The first of them, and the one after the last.
+        The first cycle, and the one after the last.
     steps : int
         Cycles in which the array took a step.
     waits : dict of str to int
-        The others, by reason.
+        The other cycles, by reason.
     dma : int
-        Cycles, of all of them, in which a LOAD, STORE or FILL was in progress, for whatever layer.
+        Those of the cycles in which a LOAD, STORE or FILL was in progress, for any layer.
     """
 
     begin: int
@@ -43,7 +43,7 @@ class Share:
 
     @property
     def cycles(self) -> int:
-        """All of them."""
+        """All cycles."""
         return self.end - self.begin
 
 
@@ -59,7 +59,7 @@ def shares(observation: Observation, layers: Sequence[Sequence[int]]) -> list[Sh
     Returns
     -------
     list of Share
-        One for each layer. After the last one's end the results land and the outputs are stored.
+        One for each layer. After the last one's end the results are written back and the outputs are stored.
     """
     found, end = [], 0
     before: Ran | None = None
@@ -77,7 +77,7 @@ def shares(observation: Observation, layers: Sequence[Sequence[int]]) -> list[Sh
 
 
 def _moving(dma: Sequence[Ran], begin: int, end: int) -> int:
-    """Cycles from ``begin`` up to ``end`` in which a command of the DMA queue was in progress."""
+    """Count the cycles from ``begin`` up to ``end`` in which a command of the DMA queue was in progress."""
     cycles, now = 0, begin
     for ran in dma:
         first, after = max(ran.begin, now), min(ran.end, end)
@@ -87,19 +87,19 @@ def _moving(dma: Sequence[Ran], begin: int, end: int) -> int:
 
 
 def _gap(ran: Ran, before: Ran | None, start: int, dma: Sequence[Ran]) -> dict[str, int]:
-    """The cycles from ``start`` to a command's first step, by reason."""
+    """Return the cycles from ``start`` to a command's first step, by reason."""
     waits, now = {}, start
     is_dependent = before is not None and (
         ran.command.after or ran.command.fields["engine"] != before.command.fields["engine"]
     )
     if is_dependent:
-        # These would have passed whatever the DMA did.
+        # These cycles are independent of the DMA.
         until = min(max(before.end, now), ran.begin)
         waits[RESULTS], now = until - now, until
     if ran.command.waits_for is not None:
         waited_for = dma[ran.command.waits_for]
         until = min(max(waited_for.end, now), ran.begin)
-        # A LOAD behind a barrier waits for other cores first.
+        # A LOAD after a barrier waits for other cores first.
         barriers = [earlier for earlier in dma[: ran.command.waits_for + 1] if earlier.kind == "BARRIER"]
         waits[BARRIER] = _moving(barriers, now, until)
         waits[STORED if waited_for.kind == "STORE" else LOADED] = until - now - waits[BARRIER]

@@ -7,22 +7,22 @@ import html
 import plotly.graph_objects as go
 
 TEXT, GRID, MUTED = "#24292f", "#e6e8eb", "#6e7781"
-#: What the array, the requantiser's pipeline and the DMA do.
+#: Colours of the array, the requantiser's pipeline and the DMA.
 STEPS, LANDING, LOAD, STORE, FILL = "#33658a", "#a8c5dd", "#4f9d69", "#d9822b", "#9a9fa6"
 BARRIER = "#b5446e"
 PARTIAL, RESULTS, TURNAROUND, REQUANTISER = "#86aecb", "#c9a227", "#8d6a9f", "#c8553d"
-#: For tensors, blocks and tables, in turn.
+#: Colours of tensors, blocks and tables, in turn.
 CYCLE = ("#33658a", "#86bbd8", "#4f9d69", "#a9d18e", "#c9a227", "#f0d58c", "#d9822b", "#c8553d", "#8d6a9f", "#c3a6d1")
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
 
 def escaped(name: str) -> str:
-    """A name from a model as text: Plotly would take parts of it for markup."""
+    """Escape a name from a model, parts of which Plotly would take for markup."""
     return html.escape(name, quote=False)
 
 
 def figure(*, height: int, x_title: str, y_title: str = "") -> go.Figure:
-    """An empty figure."""
+    """Create an empty figure."""
     drawn = go.Figure()
     drawn.update_layout(
         template="none",
@@ -32,7 +32,7 @@ def figure(*, height: int, x_title: str, y_title: str = "") -> go.Figure:
         paper_bgcolor="white",
         plot_bgcolor="white",
         hoverlabel={"align": "left", "bgcolor": "white", "font": {"family": FONT, "color": TEXT}},
-        # Below the buttons that Plotly shows in the corner above.
+        # The legend is below the buttons that Plotly shows in the upper corner.
         legend={"orientation": "h", "x": 0, "y": 1, "yanchor": "bottom", "traceorder": "normal", "font": {"size": 11}},
     )
     axis = {"automargin": True, "gridcolor": GRID, "zeroline": False, "linecolor": GRID, "ticks": ""}

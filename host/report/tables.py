@@ -14,7 +14,7 @@ _COUNTERS = REGISTERS | CLUSTER_REGISTERS
 
 
 def shares_table(facts: Facts) -> str:
-    """The same in numbers, with what the DMA did meanwhile."""
+    """Return a table of the shares, with the use of the DMA meanwhile."""
     reasons = [reason for reason in WAITS if reason != BARRIER or facts.config.cores > 1]
     head = ("layer", "cycles", "steps", *(f"waits: {reason}" for reason in reasons), "DMA in progress")
     rows = []
@@ -27,7 +27,7 @@ def shares_table(facts: Facts) -> str:
 
 
 def layers_table(facts: Facts) -> str:
-    """Each layer with its cycles and its bytes."""
+    """Return a table of the layers with their cycles and bytes."""
     head = (
         "",
         "layer",
@@ -63,7 +63,7 @@ def layers_table(facts: Facts) -> str:
 
 
 def connections_table(layers: Iterable[LayerFacts]) -> str:
-    """Of layers that leave words out: their density, that of words before and after permuting, cycles of dense ones."""
+    """Return a table of layers that skip words: density, that of words before and after permuting, cycles if dense."""
     head = (
         "layer",
         "connections",
@@ -92,7 +92,7 @@ def _weights(layer: LayerFacts) -> str:
 
 
 def counters_table(facts: Facts) -> str:
-    """The performance counters, and what they mean."""
+    """Return a table of the performance counters, and their meaning."""
     cycles = facts.observation.cycles
     rows = [
         (
@@ -107,7 +107,7 @@ def counters_table(facts: Facts) -> str:
 
 
 def sharing(facts: Facts) -> str:
-    """Which layers use which transfer table."""
+    """Return a table of the transfer tables and the layers that use them."""
     users = [
         f"table {number}: {', '.join(facts.layers[index].label for index in table.layers)}"
         for number, table in enumerate(facts.tables)
@@ -116,7 +116,7 @@ def sharing(facts: Facts) -> str:
 
 
 def cores_table(found: Sequence[Facts]) -> str:
-    """What each core did, and how long it waited for the others."""
+    """Return a table of each core's work, and of its waits for others."""
     head = ("core", "cycles", "with a step", "DMA in progress", "at barriers", "utilisation", "bus bytes")
     rows = []
     for facts in found:

@@ -1,4 +1,4 @@
-"""The timeline: which command of the array and of the DMA ran when, in a row for each layer."""
+"""The timeline: when the commands of the array and of the DMA ran, in a row for each layer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from . import style
 from .gather import Facts
 from .observe import Ran
 
-#: Bars that a page draws without delay; of more, neighbours of one layer and kind are joined.
+#: The number of bars that a page draws without delay; if there are more, neighbours of one layer and kind are joined.
 MOST_BARS = 4000
 ARRAY_ROW, DMA_ROW = "all: array", "all: DMA"
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Some cycles of one row: ``count`` commands, ``text`` says of what kind."""
+    """A range of cycles in a row: ``count`` commands, whose kind is in ``text``."""
 
     row: int
     begin: int
@@ -28,13 +28,13 @@ class Bar:
 
 
 def timeline(facts: Facts) -> go.Figure:
-    """Every command as it ran, and, where the reader asks for it, as it was predicted."""
+    """Draw every command as it ran and, where the reader asks for it, as predicted."""
     labels = [ARRAY_ROW, DMA_ROW, *(layer.label for layer in facts.layers)]
     drawn = style.figure(height=110 + 26 * len(labels), x_title="cycles from the start of the run (measured)")
     style.rows(drawn, labels)
     ran, cycles = facts.observation, facts.observation.cycles
     kinds = (
-        # Results land while the next command takes steps: what is drawn later covers them.
+        # Results are written back while the next command takes steps, whose bars are drawn over them.
         ("results land", style.LANDING, -0.4, 0.42, _landing(ran.compute)),
         ("array takes steps", style.STEPS, -0.4, 0.42, _bars(ran.compute, 0, cycles, until_issued=True)),
         ("LOAD", style.LOAD, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "LOAD"), 1, cycles)),
@@ -61,7 +61,7 @@ def timeline(facts: Facts) -> go.Figure:
 
 
 def cores(found: Sequence[Facts]) -> go.Figure:
-    """Of each core in a row for its array and one for its DMA: steps, transfers, and waits at barriers."""
+    """Draw each core in a row for its array and one for its DMA: steps, transfers, and waits at barriers."""
     labels = [f"core {facts.core}: {unit}" for facts in found for unit in ("array", "DMA")]
     drawn = style.figure(height=110 + 26 * len(labels), x_title="cycles from the start of the run (measured)")
     style.rows(drawn, labels)
@@ -82,7 +82,7 @@ def cores(found: Sequence[Facts]) -> go.Figure:
 
 
 def _bars(commands: Iterable[Ran], row: int, cycles: int, *, until_issued: bool = False) -> Iterator[Bar]:
-    """Each command in its layer's row and in the row of its unit."""
+    """Return bars of each command in its layer's row and in its unit's row."""
     found = []
     for ran in commands:
         end = ran.issued if until_issued else ran.end
@@ -99,7 +99,7 @@ def _landing(commands: Iterable[Ran]) -> Iterator[Bar]:
 
 
 def _joined(bars: list[Bar], cycles: int) -> list[Bar]:
-    """The bars themselves, or fewer: of neighbours in a row with too little between them to be seen, one."""
+    """Return the bars, with neighbours in a row joined where the gap is too small to be seen."""
     if len(bars) <= MOST_BARS:
         return bars
     gap, joined = cycles // 2000, dict[int, list[Bar]]()
@@ -122,7 +122,7 @@ def _trace(name: str, colour: str, offset: float, width: float, bars: list[Bar])
         x=[bar.end - bar.begin for bar in bars],
         offset=offset,
         width=width,
-        # An edge of the same colour: what is narrower than a pixel is seen too.
+        # With an edge of the same colour, bars narrower than a pixel are visible too.
         marker={"color": colour, "line": {"color": colour, "width": 0.7}},
         customdata=[(bar.text, bar.begin, bar.end, bar.end - bar.begin) for bar in bars],
         hovertemplate=(

@@ -1,4 +1,4 @@
-"""Sessions: from a model, a program or its file to answers, and to what they are compared with."""
+"""Sessions: inference on a model, a program or a file of one, and comparison of the results with the references."""
 
 from .loading import load, load_outcome, load_program
 from .session import InferenceSession

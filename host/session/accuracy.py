@@ -1,4 +1,4 @@
-"""Accuracy: which class float model, int8 model and accelerator choose for each sample, and where bytes differ."""
+"""Accuracy: the classes that float model, int8 model and accelerator choose for samples, and the bytes that differ."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Outputs = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How one of them does.
+    """The score of one of them.
 
     Attributes
     ----------
     right, samples : int
-        Samples whose class it chooses rightly, of how many.
+        Samples whose class it chooses rightly, and all samples.
     seconds : float
-        That it took.
+        The time that it took.
     """
 
     right: int
@@ -42,25 +42,25 @@ class Score:
 
     @property
     def samples_per_second(self) -> float:
-        """How fast it is."""
+        """The speed."""
         return self.samples / self.seconds
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What was found.
+    """The results of a measurement.
 
     Attributes
     ----------
     float_model : Score or None
-        None where there is none.
+        The score of the float model; None where there is none.
     int8_model, accelerator : Score
-        In ONNX Runtime, and by the session's back-end.
+        The scores in ONNX Runtime, and by the session's back-end.
     differing : int or None
-        Samples of which some output of the accelerator has another byte than the int8 model's in ONNX Runtime; None
-        where they cannot be compared.
+        Samples for which some output of the accelerator differs from the int8 model's in ONNX Runtime; None where they
+        cannot be compared.
     reference : str
-        Why they cannot; else empty.
+        The reason why they cannot; else empty.
     """
 
     float_model: Score | None
@@ -76,7 +76,7 @@ class Accuracy:
 
 
 def class_count(outputs: Sequence[TensorInfo], name: str) -> int:
-    """How many classes a model tells apart.
+    """Return the number of classes that a model distinguishes.
 
     Raises
     ------
@@ -111,11 +111,11 @@ def measure_accuracy(
     Parameters
     ----------
     session : InferenceSession
-        Of the int8 model, a classifier, see :func:`class_count`.
+        The session of the int8 model, a classifier, see :func:`class_count`.
     feeds : mapping of str to array
-        The model's inputs, as it takes them; the first axis counts samples.
+        The model's inputs; the first axis counts samples.
     labels : int64[samples]
-        Their classes.
+        The classes of the samples.
     float_model : onnxruntime.InferenceSession or None
         A classifier of the same inputs and classes.
     progress : callable
@@ -165,13 +165,13 @@ def _run(model: onnxruntime.InferenceSession, sample: Mapping[str, np.ndarray], 
 
 
 def _incomparable(session: InferenceSession) -> str:
-    """Why ONNX Runtime's bytes are no reference; empty if they are."""
+    """Return the reason why ONNX Runtime's bytes are not a reference; empty if they are."""
     chance = random_tensors(session.loaded.model.proto) & {info.name for info in session.get_outputs()}
     return probe() or (f"random numbers decide {', '.join(sorted(chance))}" if chance else "")
 
 
 def _differing(expected: Outputs, found: Outputs) -> int:
-    """Samples in which a byte of an output differs."""
+    """Count the samples in which a byte of an output differs."""
     return sum(
         any(contents(array[index]) != contents(found[name][index]) for name, array in expected.items())
         for index in range(len(next(iter(expected.values()))))

@@ -1,4 +1,4 @@
-"""Comparison: one inference everywhere, and which bytes and cycles differ."""
+"""Comparison: run one inference in all implementations, and find the bytes and cycles that differ."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..simulation.simulator import EventKind, Outcome, VerilatorTransport
 from .loading import Loaded
 from .session import InferenceSession, single_samples
 
-# What a verification found.
+# Results of a verification.
 
 #: A prediction is right within this part of the measured cycles, or this many cycles, whichever is more.
 TOLERANCE, TOLERANCE_CYCLES = 0.02, 16
@@ -37,12 +37,12 @@ class TensorComparison:
     Attributes
     ----------
     name : str
-        Of the ONNX tensor.
+        Name of the ONNX tensor.
     bytes : int
-        Bytes that were compared, for each of the three.
+        Bytes that were compared in each of the three.
     golden, machine, rtl : int or None
-        Bytes that differ from ONNX Runtime's (or from the golden functions', where ONNX Runtime is no reference); None
-        where the tensor cannot be seen: fused tensors are seen in the golden functions alone.
+        Bytes that differ from ONNX Runtime's (or from the golden functions', where ONNX Runtime is not a reference);
+        None where the tensor is not observable: only the golden functions have fused tensors.
     """
 
     name: str
@@ -61,8 +61,8 @@ class TensorComparison:
 class LayerCycles:
     """Predicted and measured cycles of one layer, from the last issue of the one before to its own.
 
-    ``whole`` are the measured cycles that the tolerance is a part of: the layer's, or those of the inference where
-    cores wait for one another, now in this layer and now in that.
+    ``whole`` is the base of the tolerance: the layer's measured cycles, or those of the inference where cores wait for
+    one another in changing layers.
     """
 
     name: str
@@ -78,27 +78,27 @@ class LayerCycles:
 
 @dataclass
 class Verification:
-    """What a verification found.
+    """The results of a verification.
 
     Attributes
     ----------
     loaded : Loaded
-        The program with the models in it.
+        The program and its models.
     samples : int
     tensors : list of TensorComparison
         In order of execution, the model's outputs last.
     layers : list of LayerCycles
-        Empty where the memory is not the ideal one.
+        The layers; empty where the memory is not the ideal one.
     cycles : int
-        Of one inference, from start to done.
+        Cycles of one inference, from start to done.
     reference : str
-        Why ONNX Runtime on this processor is no reference; empty if it is one.
+        The reason why ONNX Runtime on this processor is not a reference; empty if it is one.
     unseen : list of str
-        Tensors that are compared with the golden functions although ONNX Runtime is a reference, because it does not
-        show them for certain, see :class:`.reference.Reference`; the outputs never are.
+        Tensors that are compared with the golden functions although ONNX Runtime is a reference, because its value may
+        not be exact, see :class:`.reference.Reference`; outputs are never among them.
     random : list of str
-        Tensors that random numbers decide, in ONNX Runtime as well: they are compared with the golden functions, and
-        outputs not at all.
+        Tensors that depend on random numbers: they are compared with the golden functions, and outputs are not
+        compared.
     """
 
     loaded: Loaded
@@ -117,7 +117,7 @@ class Verification:
 
     @property
     def bytes(self) -> int:
-        """Comparisons of bytes in all."""
+        """All comparisons of bytes."""
         return sum(
             tensor.bytes * sum(count is not None for count in (tensor.golden, tensor.machine, tensor.rtl))
             for tensor in self.tensors
@@ -140,12 +140,12 @@ class Verification:
 
     @property
     def is_right(self) -> bool:
-        """Whether bytes and cycles are."""
+        """Whether bytes and cycles are right."""
         return self.bytes_right and self.cycles_right
 
     @property
     def verdict(self) -> str:
-        """Which of the two are right, and where they are not."""
+        """The verdict on both, with the places that are not right."""
         wrong = [tensor.name for tensor in self.tensors if tensor.mismatched]
         off = [layer.name for layer in self.layers if not layer.is_right]
         found = [f"bytes differ in {', '.join(wrong)}" if wrong else "all bytes are right"]
@@ -159,27 +159,27 @@ class Verification:
         return "; ".join(found)
 
 
-# The accelerator in a comparison: what can be seen of an inference, on a simulated core and on a board.
+# Observation of an inference on a simulated core and on a board.
 
-#: Cycles in which a command must complete, and cycles from its completion to the landing of its last result.
+#: The time-out of a command, and the cycles from its completion to the write-back of its last result.
 _COMMAND_CYCLES, _LANDING_CYCLES = 10_000_000, 8
 
 
 class Watched(ABC):
-    """An accelerator of which an inference is watched: here, as a board lets it, which shows its arena alone.
+    """An accelerator whose inferences are observed, by default like a board, of which only the arena is visible.
 
     Parameters
     ----------
     program, config
-        What it runs.
+        The program to run.
     transport : Transport
 
     Attributes
     ----------
     outputs : list of arrays
-        Of the last inference, those of the program's output ports.
+        The arrays of the program's output ports in the last inference.
     cycles : int
-        Likewise.
+        Cycles of the last inference.
     """
 
     def __init__(self, program: Program, config: Config, transport: Transport):
@@ -190,7 +190,7 @@ class Watched(ABC):
         self.cycles = 0
 
     def run(self, driver: Driver, inputs: list[np.ndarray]) -> list[dict[str, Int8]]:
-        """Run an inference; every tensor that is seen, for each share of the samples."""
+        """Run an inference; return every observed tensor, for each share of the samples."""
         driver.begin(inputs)
         parts = self._watch()
         self.outputs = driver.finish()
@@ -203,43 +203,44 @@ class Watched(ABC):
 
     @abstractmethod
     def _watch(self) -> list[list[Part]]:
-        """What each core writes into its feature memory, as far as it is seen."""
+        """Return the tensors that each core writes into its feature memory, as far as they are visible."""
 
     def measure(self) -> list[LayerCycles]:
-        """The cycles of the last inference, as a whole at least."""
+        """Measure the cycles of the last inference, at least as a whole."""
         return [LayerCycles("inference", self.program.predicted_cycles, self.cycles, self.cycles)]
 
 
 class WatchedBoard(Watched):
-    """A board: its feature memory is not seen."""
+    """A board, whose feature memory is not visible."""
 
     def _watch(self) -> list[list[Part]]:
         return [[] for _ in self.program.cores]
 
 
 class WatchedSimulator(Watched):
-    """A simulated core: all of it is seen, cycle by cycle."""
+    """A simulated core, all of which is visible in every cycle."""
 
     transport: VerilatorTransport
 
     def run(self, driver: Driver, inputs: list[np.ndarray]) -> list[dict[str, Int8]]:
-        """Every written tensor, read from the feature memory when its last command has completed, or from the arena."""
+        """Run an inference; read tensors from the feature memory when their last command has completed, or from the
+        arena."""
         self.transport.simulator.clear_events()
         return super().run(driver, inputs)
 
     def _watch(self) -> list[list[Part]]:
-        """Read what each core has written, as soon as it is there."""
+        """Read the tensors that each core has written, as soon as they are complete."""
         simulator, cores = self.transport.simulator, self.program.cores
         self._started = simulator.cycle
         parts: list[list[Part]] = [[] for _ in cores]
-        # For each core by how many COMPUTE commands have completed then.
+        # For each core, tensors by the number of COMPUTE commands that have completed when they are.
         due = [self._due(core) for core in cores]
         while any(due):
             counts = [min(own, default=0) for own in due]
             outcome = simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=counts)
             if outcome is not Outcome.COMPUTE_DONE:
                 break
-            # What completes meanwhile has not landed then.
+            # Results of commands that complete meanwhile are not written back yet.
             done = [simulator.compute_done(number) for number in range(len(cores))]
             simulator.run(_LANDING_CYCLES)
             for number, own in enumerate(due):
@@ -250,7 +251,7 @@ class WatchedSimulator(Watched):
         return parts
 
     def _due(self, core: CoreProgram) -> dict[int, list[WrittenTensor]]:
-        """What a core writes, by how many COMPUTE commands have completed when it is there."""
+        """Return the tensors of a core by the number of COMPUTE commands that have completed when they are complete."""
         opcodes, due = _compute_opcodes(core), dict[int, list[WrittenTensor]]()
         for tensor in core.written:
             count = sum(opcode is Opcode.COMPUTE for opcode in opcodes[: tensor.command + 1])
@@ -258,7 +259,7 @@ class WatchedSimulator(Watched):
         return due
 
     def measure(self) -> list[LayerCycles]:
-        """Layer by layer, from the trace of the last inference, and all of it."""
+        """Measure the cycles of each layer, and of all, in the trace of the last inference."""
         cores, layers = self.program.cores, list[LayerCycles]()
         for number, core in enumerate(cores):
             events = self.transport.simulator.events(core=number)
@@ -281,7 +282,7 @@ def _compute_opcodes(core: CoreProgram) -> list[Opcode]:
 
 
 def _joined(known: list[dict[str, np.ndarray]], name: str) -> np.ndarray | None:
-    """A tensor of several samples, one after the other; None if the reference does not have it."""
+    """Stack a tensor of several samples; None if the reference does not have it."""
     if not known or name not in known[0]:
         return None
     arrays = [values[name] for values in known]
@@ -290,20 +291,20 @@ def _joined(known: list[dict[str, np.ndarray]], name: str) -> np.ndarray | None:
 
 @dataclass
 class Comparison:
-    """The same inference everywhere.
+    """The same inference in all implementations.
 
     Attributes
     ----------
     graph : Graph
-        What golden functions evaluate.
+        The graph, for the golden functions.
     program, config
-        What golden machine and core run.
+        The program, for golden machine and core.
     session : InferenceSession
-        Of the program, on it.
+        The session of the program on the accelerator.
     watched : Watched
-        The accelerator.
+        The observed accelerator.
     found : Verification
-        What is filled in.
+        The verification that receives the results.
     """
 
     graph: Graph
@@ -315,7 +316,7 @@ class Comparison:
     _tensors: dict[str, TensorComparison] = field(default_factory=dict)
 
     def compare(self, feeds: Mapping[str, np.ndarray], *, interleaving: tuple[str, str]) -> None:
-        """Run one inference everywhere, and count."""
+        """Run one inference in all implementations, and count the bytes that differ."""
         inputs = self.session.head(feeds)
         codes = [ports.to_codes(port, array) for port, array in zip(self.program.inputs, inputs, strict=True)]
         shares = [dict(zip(self.graph.inputs, share, strict=True)) for share in zip(*codes, strict=True)]
@@ -326,7 +327,7 @@ class Comparison:
         }
         self.found.cycles = self.watched.cycles
         known = self._reference(feeds)
-        # The last one stands for those that are missing.
+        # The last sample is repeated in place of missing ones.
         whole = known + known[-1:] * (self.program.batch - len(known))
         for tensor in self.graph.tensors.values():
             for view in tensor.views:
@@ -341,7 +342,7 @@ class Comparison:
                 self._count(
                     view.name, wanted, {by: _of_shares(view, tensor.name, codes) for by, codes in found.items()}
                 )
-        # What the user gets: the outputs that the core stored, after the tail.
+        # The user's outputs are those that the core stored, after the tail.
         outputs = self.session.tail(feeds, self.watched.outputs)
         for name, array in outputs.items():
             wanted = _joined(known, name)
@@ -351,7 +352,7 @@ class Comparison:
                 self._note_missing(name)
 
     def _reference(self, feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-        """What ONNX Runtime, which runs samples one by one, gives for each; nothing where it is no reference."""
+        """Run the samples one by one in ONNX Runtime; return nothing where it is not a reference."""
         if self.found.reference:
             return []
         random = self.reference.random
@@ -360,11 +361,11 @@ class Comparison:
 
     @cached_property
     def reference(self) -> Reference:
-        """The model in ONNX Runtime."""
+        """The model in ONNX Runtime, as the reference."""
         return Reference(self.session.loaded.model)
 
     def _note_missing(self, name: str) -> None:
-        """Note that ONNX Runtime is no reference for a tensor, and why."""
+        """Record that ONNX Runtime is not a reference for a tensor, and why."""
         names = self.found.random if name in self.reference.random else self.found.unseen
         if name not in names:
             names.append(name)
@@ -393,6 +394,6 @@ class Comparison:
 
 
 def _of_shares(view: View, name: str, shares: Sequence[Mapping[str, Int8]]) -> np.ndarray:
-    """The ONNX tensor of all shares of the samples, one after the other."""
+    """Return the ONNX tensor of all shares of the samples, stacked."""
     arrays = [evaluate.to_onnx(view, share[name]) for share in shares]
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)

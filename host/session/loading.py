@@ -1,4 +1,4 @@
-"""Loading: a program from whatever a user hands in, and what the compiler decided for it."""
+"""Loading a program from any form in which a user gives it, and the compiler's outcome for it."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
     from ..graph import Graph
 
-# A program with the ONNX models in it, each of which is parsed and opened once.
+# A program and its ONNX models, each of which is parsed and opened once.
 
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A program, as it is handed on.
+    """A program and its models, parsed once.
 
     Attributes
     ----------
     name : str
-        What messages call it.
+        The name in messages.
     program : Program
     model, head, tail : Model
-        Those of the program; head and tail are empty where there is none.
+        The models of the program; head and tail are empty where there is none.
     compiled : Graph or None
-        What was compiled; None where that was done before.
+        The graph that was compiled; None for a program that was loaded.
     """
 
     name: str
@@ -50,22 +50,22 @@ class Loaded:
 
     @classmethod
     def of(cls, name: str, program: Program) -> Loaded:
-        """A program of which nothing is parsed yet."""
+        """Create it for a program whose models are not parsed yet."""
         return cls(name, program, Model(program.model), Model(program.head), Model(program.tail))
 
     @property
     def parts(self) -> tuple[Model, Model]:
-        """What runs on the host."""
+        """The models that run on the host."""
         return self.head, self.tail
 
     @cached_property
     def graph(self) -> Graph:
-        """What the accelerator computes, for the golden functions.
+        """The graph that the accelerator computes, for the golden functions.
 
         Raises
         ------
         ValueError
-            If the program is not one of its model.
+            If the program does not belong to its model.
         """
         from .program_checks import check_tensors  # noqa: PLC0415
 
@@ -74,7 +74,7 @@ class Loaded:
         return graph
 
     def _imported(self) -> Graph:
-        # They take a while to import, which a program that the accelerator runs needs not.
+        # The imports take a while, and a program that the accelerator runs does not need them.
         from ..compiler import batched  # noqa: PLC0415
         from ..frontend import import_model  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ class Loaded:
 
     @cached_property
     def ends(self) -> tuple[list[TensorInfo], list[TensorInfo]]:
-        """Inputs and outputs of the model."""
+        """The inputs and outputs of the model."""
         return describe_model(self.model)
 
     @cached_property
@@ -99,13 +99,13 @@ class Loaded:
 def _open(part: Model) -> onnxruntime.InferenceSession | None:
     if not part:
         return None
-    # A model without head and tail needs less of it.
+    # A model without head and tail needs fewer imports.
     from ..model.executed import open_host_part  # noqa: PLC0415
 
     return open_host_part(part)
 
 
-#: What a user hands in: the path of a file or its contents, or what was made of them.
+#: A model or program of a user: the path of a file, its contents, or an object made of them.
 Given = str | Path | bytes | Model | Program | Loaded
 
 
@@ -117,20 +117,20 @@ def load(
     batch: int | None = None,
     spread_by: SpreadBy | None = None,
 ) -> Loaded:
-    """The program in a program file, or the program that an ONNX file compiles to, with the models in it.
+    """Load a program file, or compile an ONNX file, with the models in it.
 
     Parameters
     ----------
     given : str, Path, bytes, Model, Program or Loaded
     config : str, Path or Config
     name : str
-        What messages call what is given without a path.
+        The name in messages of a model or program without a path.
     batch : int or None
         Samples of an inference, of each core if each has its own: by default those that a program was compiled for,
         and 1 for a model.
     spread_by : SpreadBy or None
-        What cores have a part of each, if there are several: by default what a program was compiled for, and samples
-        for a model.
+        The dimension that is divided among cores, if there are several: by default that of the program, and samples for
+        a model.
 
     Raises
     ------
@@ -155,7 +155,7 @@ def load(
 def load_program(
     given: Given, config: str | Path | Config = DEFAULT_PRESET, *, name: str = "model", batch: int | None = None
 ) -> Program:
-    """The program alone, see :func:`load`."""
+    """Load only the program, see :func:`load`."""
     return load(given, config, name=name, batch=batch).program
 
 
@@ -166,12 +166,12 @@ def load_outcome(
     batch: int | None = None,
     spread_by: SpreadBy | None = None,
 ) -> tuple[Loaded, Outcome]:
-    """What :func:`load` gives, and what the compiler of the program has decided, which a program file says.
+    """Load a program as :func:`load` does, with the outcome of its compilation, which a program file contains.
 
     Raises
     ------
     ValueError
-        As :func:`load`; also if a program file says nothing of it.
+        As :func:`load`; also if a program file has no outcome.
     """
     found = find_config(config)
     loaded = load(path, found, batch=batch, spread_by=spread_by)
@@ -183,28 +183,28 @@ def load_outcome(
 
 @dataclass(frozen=True)
 class _Wanted:
-    """What a program is to be, as :func:`load` takes it."""
+    """Requirements of a program, as :func:`load` takes them."""
 
     config: Config
     batch: int | None
     spread_by: SpreadBy | None
 
     def read(self, data: bytes, name: str) -> Loaded:
-        """A program file's."""
+        """Read a program file."""
         try:
             program = Program.from_bytes(data)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
         loaded = self.checked(Loaded.of(name, program))
-        # ONNX Runtime, with which they are run, takes a while to import.
+        # ONNX Runtime, which runs the models, takes a while to import.
         from .program_checks import check_parts  # noqa: PLC0415
 
         check_parts(loaded)
         return loaded
 
     def compiled(self, model: Model, name: str) -> Loaded:
-        """A model's."""
-        # A program file needs neither, which take a while to import.
+        """Compile a model."""
+        # A program file needs neither of these imports, which take a while.
         from ..compiler import batched, compile_graph  # noqa: PLC0415
         from ..frontend import import_model  # noqa: PLC0415
 
@@ -213,7 +213,7 @@ class _Wanted:
         return Loaded(name, program, graph.model, graph.head, graph.tail, compiled=graph)
 
     def checked(self, loaded: Loaded) -> Loaded:
-        """A program that is what is wanted."""
+        """Check that a program meets the requirements."""
         program = loaded.program
         try:
             check_config(program, self.config)

@@ -1,4 +1,4 @@
-"""The self-test of a board: who is there, its memory, its link, inference on digits, and its clock."""
+"""The self-test of a board: its identity, its memory, its link, inference on digits, and its clock."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from ..model.arrays import differing_bytes
 from ..transports.link import LinkTransport
 from .session import InferenceSession
 
-#: How long the clock is measured, and how far it may be off: the host's timer and the way of an answer are part of it.
+#: Duration of the clock's measurement, and its tolerance, which covers the host's timer and the delay of an answer.
 _CLOCK_S, _CLOCK_ERROR = 1.0, 0.02
 _SEED = 33
 
 
 @dataclass
 class SelfTest:
-    """What a self-test found.
+    """The results of a self-test.
 
     Attributes
     ----------
     name : str
-        Of the configuration.
+        Name of the configuration.
     rate : int
-        Bits a second that were agreed on.
+        The agreed rate, in bits a second.
     arena_bytes : int
-        What was written and read back, twice.
+        Bytes that were written and read back, twice.
     differing_bytes : int
-        Of those.
+        Bytes of these that differ.
     refused : bool
-        Whether a damaged frame was refused, and changed nothing.
+        Whether a damaged frame was refused without effect.
     repeated : int
-        Requests that had to be sent again, all told.
+        All requests that had to be sent again.
     samples : int
     bytes, mismatched_bytes : int
-        Of the outputs, compared with ONNX Runtime's, or with the golden functions' where it is no reference.
+        Bytes of the outputs, compared with ONNX Runtime's, or with the golden functions' where it is not a reference.
     right_digits : int
-        How many were classified rightly.
+        Digits that were classified rightly.
     cycles, predicted_cycles : int
-        Of one inference.
+        Cycles of one inference.
     clock_hz, measured_hz : float
-        The board's clock, as it says and by this machine's clock.
+        The board's nominal clock, and the clock measured by this machine.
     is_simulated : bool
-        Its clock is so slow that it must be: it is not judged.
+        Whether the clock is so slow that the board must be simulated; the clock is not judged then.
     """
 
     name: str
@@ -72,16 +72,16 @@ class SelfTest:
 
     @property
     def clock_is_right(self) -> bool:
-        """Whether the clock is what the board says, or a simulated one."""
+        """Whether the clock is the nominal one, or a simulated one."""
         return self.is_simulated or abs(self.measured_hz / self.clock_hz - 1) <= _CLOCK_ERROR
 
     @property
     def is_right(self) -> bool:
-        """Whether all of it is."""
+        """Whether all results are right."""
         return not self.differing_bytes and self.refused and not self.mismatched_bytes and self.clock_is_right
 
     def lines(self) -> Iterator[str]:
-        """For people."""
+        """Return the results as lines of text."""
         measured = f"{self.measured_hz / 1e6:,.2f} MHz by this machine's clock"
         yield f"configuration  {self.name}"
         yield f"arena          {self.arena_bytes:,} bytes written and read back, {self.differing_bytes:,} differ"
@@ -97,7 +97,7 @@ class SelfTest:
         yield f"verdict: {'the board is right' if self.is_right else 'the board is NOT right'}"
 
     def values(self) -> dict[str, Any]:
-        """For scripts."""
+        """Return the results as values for JSON."""
         return {
             "config": self.name,
             "rate": self.rate,
@@ -134,9 +134,9 @@ def run(board: LinkTransport, config: Config, samples: int, progress: Progress) 
     ValueError
         If the digits do not fit the configuration.
     HardwareError, AcceleratorError, LinkError, PortError
-        If the board holds another one, stops or does not answer.
+        If the board holds another configuration, stops or does not answer.
     """
-    # Before anything is written.
+    # This is checked before anything is written.
     Control(board, config).check_identity()
     session = InferenceSession(digits.model_path("qop"), config, board, progress=progress)
     found = SelfTest(session.program.config_name)
@@ -156,7 +156,7 @@ def run(board: LinkTransport, config: Config, samples: int, progress: Progress) 
 
 
 def _test_arena(board: LinkTransport, found: SelfTest) -> None:
-    """Random bytes and their complement, so that every bit is both."""
+    """Test the arena with random bytes and their complement, so that every bit is both 0 and 1."""
     found.arena_bytes = board.arena_bytes
     image = np.random.default_rng(_SEED).integers(0, 256, board.arena_bytes, dtype=np.uint8)
     for pattern in (image, ~image):

@@ -42,26 +42,26 @@ class InferenceSession:
     transport : Transport or None
         The accelerator; by default it is simulated, and the simulator is built on the first run.
     progress : callable
-        Told what is being built.
+        Called with the build that is in progress.
     batch : int or None
         Samples of an inference, of each core if each has its own: by default those that a program was compiled for,
         and 1 for a model. Those of a fully connected network can share the weights that do not fit the accelerator's
-        memory and are loaded in every inference; what is missing in the last inference is computed in vain.
+        memory and are loaded in every inference; samples that are missing in the last one are computed without use.
     spread_by : SpreadBy or None
-        What cores have a part of each, if there are several: by default what a program was compiled for, and samples
-        for a model.
+        The dimension that is divided among cores, if there are several: by default that of the program, and samples for
+        a model.
     backend : str
-        What computes: "simulator", the accelerator behind ``transport``, or "golden".
+        The implementation: "simulator", the accelerator at ``transport``, or "golden".
 
     Attributes
     ----------
     loaded : Loaded
-        The program with the models in it.
+        The program and its models.
     program : Program
     batch : int
         Samples of an inference, of all cores.
     backend : Backend
-        What computes.
+        The implementation.
 
     Raises
     ------
@@ -110,10 +110,10 @@ class InferenceSession:
         Parameters
         ----------
         output_names : sequence of str or None
-            The outputs that are wanted; None, or none, for all.
+            The wanted outputs; None, or an empty sequence, for all.
         input_feed : mapping of str to array
             Every input by name; the first axis is the batch. Where a sample is a whole tensor of the file, its first
-            axis included, one of that shape is a sample, and so is each of a stack.
+            axis included, an array of that shape is a sample, and a stack of them is several.
 
         Returns
         -------
@@ -148,7 +148,8 @@ class InferenceSession:
         return [results[name] for name in names]
 
     def run_samples(self, feeds: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """All outputs by name, of each sample as if it were run alone; ``feeds`` are as :meth:`run` has checked them.
+        """Run all samples; return all outputs by name, as if each sample was run alone. :meth:`run` has checked
+        ``feeds``.
 
         Raises
         ------
@@ -173,7 +174,7 @@ class InferenceSession:
     def _check_independent(self, samples: int) -> None:
         """Refuse several samples where ONNX Runtime gives other outputs for a batch than for each of its samples."""
         if self._mixing is None:
-            # Only batches need it.
+            # Only batches need this import.
             from ..model.independence import mixing_node  # noqa: PLC0415
 
             self._mixing = mixing_node(self.loaded.model)
@@ -185,7 +186,7 @@ class InferenceSession:
 
     @property
     def counters(self) -> list[dict[str, int]]:
-        """Performance counters of each inference of the last :meth:`run`, in whatever thread, see
+        """Performance counters of each inference of the last :meth:`run`, in any thread, see
         :meth:`.driver.Driver.counters`."""
         return self.backend.counters
 
@@ -204,16 +205,16 @@ class InferenceSession:
         return self.backend.driver()
 
     def head(self, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """What the host hands to the accelerator for one inference: the arrays of the program's input ports.
+        """Run the head for one inference; return the arrays of the program's input ports.
 
-        ``feeds`` are at most :attr:`batch` samples; the last one stands for those that are missing.
+        ``feeds`` are at most :attr:`batch` samples; the last one is repeated in place of missing ones.
         """
         samples = [sample | _run(self._head, sample) for sample in single_samples(feeds)]
         samples += samples[-1:] * (self.batch - len(samples))
         return [np.concatenate([sample[port.name] for sample in samples]) for port in self.program.inputs]
 
     def tail(self, feeds: Mapping[str, np.ndarray], outputs: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
-        """The model's outputs for one inference by name, from the arrays of the program's output ports."""
+        """Run the tail for one inference on the arrays of the output ports; return the model's outputs by name."""
         split = {
             port.name: np.split(array, self.batch) for port, array in zip(self.program.outputs, outputs, strict=True)
         }
@@ -225,14 +226,14 @@ class InferenceSession:
 
 
 def single_samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """The samples of a batch, each with a batch axis of 1."""
+    """Return the samples of a batch, each with a batch axis of 1."""
     return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(sample_count(feeds))]
 
 
 def _run(session: onnxruntime.InferenceSession | None, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     if session is None:
         return {}
-    # Where there is a session, it is imported already.
+    # A session has imported it already.
     from ..model.runtime import RUNTIME_ERRORS, reason_of  # noqa: PLC0415
 
     names = [value.name for value in session.get_outputs()]

@@ -22,7 +22,7 @@ from .session import InferenceSession
 def random_feeds(
     session: InferenceSession, graph: Graph, rng: np.random.Generator, samples: int = 1
 ) -> dict[str, np.ndarray]:
-    """Random inputs, one after the other: every code of a quantised input, and the whole range of a float one."""
+    """Yield random inputs: they cover every code of a quantised input, and the whole range of a float one."""
     feeds = {}
     for index, info in enumerate(session.get_inputs()):
         shape = (samples, *info.sample_shape)
@@ -59,16 +59,16 @@ def verify(
     samples : int
         Random inputs.
     seed : int
-        Of the inputs.
+        Seed of the inputs.
     batch : int or None
-        As :func:`.loading.load` takes it, like ``spread_by``. What is missing in the last inference is its last input.
+        See :func:`.loading.load`, also for ``spread_by``. The last input is repeated in place of missing ones.
     spread_by : SpreadBy or None
     name : str
-        What messages call what is given without a path.
+        The name in messages of a model or program without a path.
     settings : MemorySettings or None
         The simulated memory; cycles are compared on the ideal one, which is the default.
     transport : Transport or None
-        A board, of which the arena and the outputs are compared; by default the simulated core, of which all is.
+        A board, whose arena and outputs are compared; by default the simulated core, of which everything is compared.
     progress : callable
 
     Raises
@@ -99,7 +99,7 @@ def verify(
 def _compare_samples(run: Comparison, samples: int, rng: np.random.Generator, progress: Progress) -> None:
     """Compare random inputs, a batch at a time."""
     session, batch = run.session, run.program.batch
-    # The first inference also fetches the program: cycles are those of a later one.
+    # The first inference also fetches the program, so cycles are those of a later one.
     session.run(None, random_feeds(session, run.graph, rng))
     interleavings = machine.interleavings(run.config.cores)
     for start in range(0, samples, batch):

@@ -1,1 +1,1 @@
-"""The simulated accelerator: from generated Verilog to a library that the driver talks to."""
+"""The simulated accelerator: from generated Verilog to a library that the driver uses."""

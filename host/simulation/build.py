@@ -1,6 +1,6 @@
 """Build the simulator of one configuration: Amaranth to Verilog to C++ to a shared library, each kept in the cache.
 
-Only what is not in the cache is imported and run: with a library there, nothing of Amaranth is.
+A step whose result is in the cache imports and runs nothing; with a library there, Amaranth is not imported.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from . import cache, toolchain
 from .rewriting import WRAPPER_NAME, wrap
 from .toolchain import ToolError
 
-# The header `design.h`: what ``harness.cpp`` must know of a configuration's model.
+# The header `design.h`, which describes a configuration's model to ``harness.cpp``.
 
 
 def design(root_header: str, config: Config) -> str:
-    """The text of the header.
+    """Return the text of the header.
 
     Parameters
     ----------
     root_header : str
-        Verilator's, of the model.
+        Verilator's header of the model.
     config : Config
 
     Raises
     ------
     ToolError
-        If the model has not the memories of the configuration's cores.
+        If the model does not have the memories of the configuration's cores.
     """
     cluster = config.cluster
     banks = {bank: _banks(bank, root_header, cluster.cores) for bank in ("even", "odd")}
@@ -63,7 +63,7 @@ def design(root_header: str, config: Config) -> str:
 
 
 def _banks(bank: str, root_header: str, cores: int) -> list[str]:
-    """Where each core's bank of the feature memory is in the model."""
+    """Return the name of each core's banks of the feature memory in the model."""
     found = re.findall(rf"^ *VlUnpacked<.*> (\w*feature_memory__DOT__{bank}__DOT__storage);", root_header, re.MULTILINE)
     of_core = [[name for name in found if cores == 1 or f"core_{number}__DOT__" in name] for number in range(cores)]
     if any(len(names) != 1 for names in of_core):
@@ -71,7 +71,7 @@ def _banks(bank: str, root_header: str, cores: int) -> list[str]:
     return [name for (name,) in of_core]
 
 
-# What is simulated: a top level, and the harness around it.
+# Simulated designs: a top level, and the harness around it.
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +81,17 @@ class Top:
     Attributes
     ----------
     module : str
-        Of ``lutterfly.hdl``; its ``generate(config, asserted=..., **settings)`` gives the Verilog.
+        A module of ``lutterfly.hdl``, whose ``generate(config, asserted=..., **settings)`` returns the Verilog.
     settings : tuple of (str, int)
-        What it is generated with beside the configuration.
+        Arguments of the generation beside the configuration.
     is_rewritten : bool
-        Whether the Verilog takes another form, which simulates faster. A netlist does not: it is simulated as it is.
+        Whether the Verilog is rewritten to simulate faster. A netlist is not.
     harness : tuple of Path
         The source that is compiled with the model, and the headers that it includes beside ``design.h``.
     header : callable
-        From Verilator's header of the model and the configuration to the text of ``design.h``.
+        Takes Verilator's header of the model and the configuration; returns the text of ``design.h``.
     clock : str
-        The name of its pin.
+        The name of the clock pin.
     """
 
     module: str
@@ -102,13 +102,13 @@ class Top:
     is_rewritten: bool = True
 
 
-#: The accelerator as others take it into a design.
+#: The accelerator as a block for other designs.
 IP = Top("top_ip", tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h")), design, (), CLOCK)
-#: The same with the pins of its trace, as the harness of registers and external memory has it.
+#: The same with the pins of its trace, for the harness of registers and external memory.
 AXI = replace(IP, settings=(("trace", True),))
 
 PACKAGE = Path(__file__).parents[2]
-#: As they were when they were imported, above: that is what runs, even if the files are edited meanwhile.
+#: Digests of the sources at the time of the imports above: that version runs, even if the files are edited meanwhile.
 _WRAPPING = tuple((Path(__file__).parent / name).read_bytes() for name in ("rewriting.py", "build.py"))
 #: Generates Verilog in a process of its own, from the configuration in a file: this process may have imported sources
 #: that were edited since, and would keep their Verilog under the key of the new ones.
@@ -140,7 +140,7 @@ VERILATOR_FLAGS = (
     "--x-initial",
     "fast",
     "--no-assert",
-    # Tables in place of small logic: their index takes longer than the logic.
+    # Tables are not made of small logic, as their index takes longer than the logic.
     "-fno-table",
     # Files of this size keep two compilers busy and none of them for long; functions of it simulate fastest.
     "--output-split",
@@ -161,7 +161,7 @@ no_inline -module "*requantiser_0"
 
 
 def simulator_root() -> Path:
-    """Where simulators are kept unless a caller says otherwise."""
+    """Return the default folder of simulators."""
     return cache.default_root() / "simulator"
 
 
@@ -173,7 +173,7 @@ def verilog(
     root: Path | None = None,
     progress: Progress = silent,
 ) -> str:
-    """A top level as Verilog, from the cache if its sources have not changed; ``asserted``: with its assertions.
+    """Return the Verilog of a top level, from the cache if its sources have not changed; ``asserted``: with assertions.
 
     Raises
     ------
@@ -203,13 +203,13 @@ def _verilog_key(config: Config, top: Top) -> str:
 
 
 def _entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
-    """As :func:`.cache.entry`; the log of a build that fails stays."""
+    """Return a cache entry as :func:`.cache.entry` does; keep the log of a build that fails."""
 
     def build_or_keep_log(folder: Path) -> None:
         try:
             build(folder)
         except ToolError as error:
-            # The folder goes away; what the user needs of it stays.
+            # The folder is removed; the log is kept for the user.
             log, kept = folder / "build.log", root / "failed-build.log"
             if str(log) in str(error):
                 log.replace(kept)
@@ -219,12 +219,12 @@ def _entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
 
 
 def library(config: Config, *, top: Top = AXI, root: Path | None = None, progress: Progress = silent) -> Path:
-    """The simulator of a top level of ``config`` as a shared library.
+    """Build the simulator of a top level of ``config`` as a shared library.
 
     Raises
     ------
     ToolError
-        If a program that is needed is missing, or fails.
+        If a required program is missing, or fails.
     """
     text = verilog(config, top=top, asserted=True, root=root, progress=progress)
     return library_of(text, config, top=top, root=root, progress=progress)
@@ -233,7 +233,7 @@ def library(config: Config, *, top: Top = AXI, root: Path | None = None, progres
 def library_of(
     text: str, config: Config, *, top: Top = AXI, root: Path | None = None, progress: Progress = silent
 ) -> Path:
-    """The simulator of the Verilog ``text``, which has the ports of a top level."""
+    """Build the simulator of the Verilog ``text``, which has the ports of a top level."""
     root = root or simulator_root()
     key = _library_key(text, config, top)
 
@@ -308,14 +308,14 @@ def _build(text: str, config: Config, top: Top, folder: Path, root: Path, progre
 
 
 def _optimisation(top: Top) -> tuple[str, str]:
-    """For make: what runs in every cycle, and what runs at the simulation's beginning."""
-    # The model's functions are called from this library alone. A netlist has ten times as many, and runs once.
+    """Return make variables that optimise code of every cycle and code of the simulation's beginning."""
+    # The model's functions are called only from this library. A netlist has ten times as many, and runs once.
     options = ("-O2" if top.is_rewritten else "-O1", "-fvisibility=hidden", *toolchain.processor_options())
     return f"OPT_FAST={' '.join(options)}", "OPT_SLOW=-O0"
 
 
 def _runtime(root: Path) -> list[str]:
-    """Verilator's own runtime, compiled once for all simulators."""
+    """Compile Verilator's own runtime, once for all simulators."""
     include = toolchain.verilator_folder() / "include"
 
     def build(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A cache of things that take long to build: one folder per key, shared safely by processes."""
+"""A cache of results that take long to build: one folder per key, shared safely by processes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-#: Entries that nobody used for so long are removed when something new is built.
+#: Seconds without use after which entries are removed when a new one is built.
 KEEP_SECONDS = 30 * 24 * 3600
-#: The end of a remedy, for what cannot be written.
+#: The end of a remedy, for files that cannot be written.
 ELSEWHERE = "name another folder in XDG_CACHE_HOME"
 
 #: Lists the files of an entry with their digests; written last.
 _MANIFEST = "manifest"
-#: In the name of a folder in which an entry is being built.
+#: Part of the name of a folder in which an entry is being built.
 PARTIAL = ".partial-"
-#: Longer than a build may take: each of its steps has a bound, see :func:`lutterfly.host.simulation.toolchain.run`.
+#: Seconds longer than any build: each of its steps has a bound, see :func:`lutterfly.host.simulation.toolchain.run`.
 _LOCK_SECONDS, _POLL_SECONDS = 4 * 3600, 0.1
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST, errno.ENOLCK)
@@ -33,12 +33,12 @@ class CacheError(OSError):
 
 
 def default_root() -> Path:
-    """The cache folder of this user: ``$XDG_CACHE_HOME/lutterfly``, by default ``~/.cache/lutterfly``."""
+    """Return the cache folder of this user: ``$XDG_CACHE_HOME/lutterfly``, by default ``~/.cache/lutterfly``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lutterfly"
 
 
 def key_of(parts: Iterable[str | bytes]) -> str:
-    """A key that differs if any of ``parts`` does; parts are not run together."""
+    """Return a key that differs if any of ``parts`` does, or their boundaries do."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -47,24 +47,24 @@ def key_of(parts: Iterable[str | bytes]) -> str:
 
 
 def entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
-    """The folder of ``key``, built first if it is not there, or not as it was built.
+    """Return the folder of ``key``, which is built first if it is missing or damaged.
 
-    A folder becomes visible only when it is complete (it is built under another name), and of several processes that
-    want the same one, one builds and the others wait.
+    A folder becomes visible only when it is complete (it is built under another name), and if several processes want
+    the same one, one builds and the others wait.
 
     Parameters
     ----------
     root : Path
         The cache folder.
     key : str
-        From :func:`key_of`.
+        The result of :func:`key_of`.
     build : callable
-        Fills the empty folder that it is given; if it raises, nothing is kept.
+        Fills an empty folder; if it raises, nothing is kept.
 
     Raises
     ------
     CacheError
-        If there is no room, or no right to write; also if another process builds the same and does not end.
+        If the disk is full, or writing is not permitted; also if another process builds the same and does not end.
     """
     target = root / key
     if not is_whole(target):
@@ -75,14 +75,14 @@ def entry(root: Path, key: str, build: Callable[[Path], None]) -> Path:
                     _remove_old(root, key)
                     _remove(target)
                     _build(root, key, build)
-    # A read-only cache still serves.
+    # A read-only cache can still be read.
     with contextlib.suppress(OSError):
         os.utime(target)
     return target
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether ``folder`` is an entry, and all its files are as they were built."""
+    """Return whether ``folder`` is an entry whose files are unchanged."""
     try:
         *lines, last = (folder / _MANIFEST).read_text().splitlines()
         return last == key_of(lines) and all(line == _line(folder, line.partition(" ")[2]) for line in lines)
@@ -132,14 +132,14 @@ def _build(root: Path, key: str, build: Callable[[Path], None]) -> None:
 
 
 def _line(folder: Path, name: str) -> str:
-    """A file's line of the manifest: its digest and its name."""
+    """Return a file's line of the manifest: its digest and its name."""
     with (folder / name).open("rb") as file:
         return f"{hashlib.file_digest(file, 'sha256').hexdigest()} {name}"
 
 
 @contextlib.contextmanager
 def explained(root: Path) -> Iterator[None]:
-    """Name place and remedy where the system refuses to write."""
+    """Convert errors of writing to messages with place and remedy."""
     try:
         yield
     except OSError as error:
@@ -162,15 +162,15 @@ def _remove(target: Path) -> None:
 
 
 def _remove_old(root: Path, key: str) -> None:
-    """Remove what nobody uses: entries of long ago, and what builders left that were killed.
+    """Remove entries that were not used for long, and remains of builds that were killed.
 
     The caller holds the lock of ``key``.
     """
-    # Lock files stay: removing one that somebody waits for would let two processes in.
+    # Lock files stay: removing one for which another process waits would let two processes in.
     limit = time.time() - KEEP_SECONDS
     for path in root.iterdir():
         owner, is_partial, _ = path.name.partition(PARTIAL)
-        # In a folder that several people share, some of it is other people's.
+        # In a shared folder some entries belong to other users.
         with contextlib.suppress(OSError):
             if not path.is_dir():
                 continue

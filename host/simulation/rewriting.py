@@ -1,12 +1,13 @@
-"""Rewrite what Verilator translates into long code: the same Verilog otherwise, the same values in every cycle.
+"""Rewrite Verilog that Verilator would translate into long code; values are the same in every cycle.
 
 * Signed operands become unsigned ones in offset binary: a signed number of n bits with its highest bit flipped is the
   number plus 2^(n-1). Verilator's extension of a sign takes four instructions for each operand, and a product has two
   of them; an offset is a constant, of which a sum has one.
-* A bit that a concatenation repeats, as every extension of a sign does, becomes a replication, which Verilator takes as
-  a whole; otherwise it assembles the bits in pairs.
-* Modules that differ in nothing but their names become one: Amaranth writes one for each instance. What is not inlined
-  then has its code once, and the processor's cache, through which the whole model passes in every cycle, holds more.
+* A bit that a concatenation repeats, as every extension of a sign does, becomes a replication, which Verilator treats
+  as a whole; otherwise it assembles the bits in pairs.
+* Modules that differ only in their names become one: Amaranth writes one for each instance. Functions that are not
+  inlined then have their code once, and more of the model, all of which is executed in every cycle, fits the
+  processor's cache.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _WIDEST = 64
 
 
 def rewrite(text: str) -> str:
-    """``text``, Verilog as Yosys writes it, in the form that simulates fast."""
+    """Rewrite ``text``, Verilog as Yosys writes it, into the form that simulates fast."""
     return _merge(_CONCATENATION.sub(_replicate, _MODULE.sub(lambda module: _without_signs(module[0]), text)))
 
 
 def _merge(text: str) -> str:
-    """``text`` with one module in place of equal ones; its name is the first one's."""
+    """Replace equal modules of ``text`` by one, which has the first one's name."""
     modules = [module[0] for module in _MODULE.finditer(text)]
     head = text[: text.index(modules[0])]
     while True:
@@ -48,7 +49,7 @@ def _merge(text: str) -> str:
         same = {_name(module): first.setdefault(_anonymous(module), _name(module)) for module in modules}
         if len(first) == len(modules):
             return head + "".join(f"{module}\n" for module in modules)
-        # Those that have equal parts only now become equal.
+        # Merging submodules can make further modules equal.
         modules = [
             _INSTANCE.sub(lambda instance, same=same: f"  {same[instance[1]]}{instance[2]}", module)
             for module in modules
@@ -61,7 +62,7 @@ def _name(module: str) -> str:
 
 
 def _anonymous(module: str) -> str:
-    """The module's text without what makes it different from an equal one's: its name, the order of its ports."""
+    """Return the module's text without differences between equal modules: its name, and the order of its ports."""
     head = _NAME.match(module)
     return f"{sorted(_parts(head[2]))}{_NUMBERED.sub('', module[head.end() :])}"
 
@@ -79,7 +80,7 @@ def _without_signs(module: str) -> str:
         biased = [_biased(operand, own, width) for operand, own in zip((left, right), needed, strict=True)]
         biases = [1 << (own - 1) for own in needed]
         if compared:
-            # Both get the bias of the wider.
+            # Both get the bias of the wider one.
             biased = [_plus(term, max(biases) - bias, width) for term, bias in zip(biased, biases, strict=True)]
             return f"{head}{biased[0]} {operator} {biased[1]};"
         if operator == "*":
@@ -92,7 +93,7 @@ def _without_signs(module: str) -> str:
 
 
 def _width(expression: str, widths: dict[str, int]) -> int:
-    """Bits of a reference, a constant, or a concatenation of them."""
+    """Return the bits of a reference, a constant, or a concatenation of them."""
     total = 0
     for part in _parts(expression):
         if constant := _CONSTANT.fullmatch(part):
@@ -108,7 +109,7 @@ def _parts(expression: str) -> list[str]:
 
 
 def _split(reference: str) -> tuple[str, int | None, int]:
-    """Name, highest and lowest bit; the highest is None for all bits."""
+    """Split a reference into name, highest and lowest bit; the highest is None for all bits."""
     match = _REFERENCE.fullmatch(reference)
     assert match, reference
     name, high, low = match.groups()
@@ -116,7 +117,7 @@ def _split(reference: str) -> tuple[str, int | None, int]:
 
 
 def _biased(operand: str, own: int, width: int) -> str:
-    """The operand plus 2^(own-1), in ``width`` bits."""
+    """Return the operand plus 2^(own-1), in ``width`` bits."""
     padding = f"{width - own}'d0, " if width > own else ""
     return f"({{ {padding}{operand.strip('{ }')}  }} ^ {width}'d{1 << (own - 1)})"
 
@@ -126,7 +127,7 @@ def _plus(term: str, addend: int, width: int) -> str:
 
 
 def _replicate(concatenation: re.Match[str]) -> str:
-    """The concatenation in as few parts as there are: slices, and repeated bits."""
+    """Rewrite a concatenation into as few slices and replications as possible."""
     runs: list[tuple[str, int, int, int]] = []
     bits = itertools.chain.from_iterable(_bits(part) for part in _parts(concatenation[1]))
     for (name, index), group in itertools.groupby(bits):
@@ -160,14 +161,14 @@ def _text(name: str, high: int, low: int, count: int) -> str:
     return f"{{{count}{{ {text} }}}}" if count > 1 else text
 
 
-# Let registers with an enable stand still together with the logic between them: the same Verilog otherwise.
+# Gate the clocks of registers with an enable, and so of the logic between them; nothing else changes.
 #
-# Amaranth writes a register of a part that sleeps (``hdl/parts/pipeline.py``) as one that takes its own value again, so
-# that Verilator evaluates what stands in front of it in every cycle. Here the enable goes to the clock's event instead:
-# what depends on such registers alone is evaluated only when they change.
+# Amaranth writes a clock-gated register (``hdl/parts/pipeline.py``) as one that takes its own value again, so that
+# Verilator evaluates the logic before it in every cycle. Here the enable goes to the clock's event instead: logic that
+# depends only on such registers is evaluated only when they change.
 
 _INPUT = re.compile(rf"^  input {AWAKE};$", re.MULTILINE)
-#: What registers take next: their own values, and others if they are enabled. With a reset there is more behind it.
+#: The next value of registers: their own, or another one if they are enabled. With a reset more text follows.
 _NEXT = re.compile(
     r"(^  always @\* begin\n    if \(.*\) begin end\n)((?:    \S+ *= \S+ *;\n)+)"
     rf"    if \({AWAKE}\) begin\n((?:      .*\n)+)    end\n(  end\n)",
@@ -179,7 +180,7 @@ _REGISTER = re.compile(r"^  always @\(posedge (\w+)\)\n    (\S+) *<= (\S+) *;\n"
 
 
 def gate(text: str) -> str:
-    """``text``, Verilog as Yosys writes it, with the enables of parts that sleep at their clocks."""
+    """Move the enables of clock-gated parts in ``text``, Verilog as Yosys writes it, to their clocks."""
     return _MODULE.sub(lambda module: _gated(module[0]) if _INPUT.search(module[0]) else module[0], text)
 
 
@@ -190,9 +191,9 @@ def _gated(module: str) -> str:
     def enabled(match: re.Match[str]) -> str:
         head, defaults, body, end = match.groups()
         pairs = _OWN.findall(defaults)
-        # A value that something else reads as well has to be the register's own while that stands still.
+        # If other logic reads the next value too, it has to be the register's own value while the clock is off.
         inside = Counter(_WORD.findall(match[0]))
-        # Outside stand its declaration and its register.
+        # Its declaration and its register are not counted.
         if not all(registers.get(value) == own and words[value] - inside[value] == 2 for value, own in pairs):
             return match[0]
         gated.update(value for value, _ in pairs)
@@ -210,28 +211,29 @@ def _clocked(match: re.Match[str], gated: set[str]) -> str:
 # Change generated Verilog so that it simulates fast: same cycles, fewer evaluations.
 #
 # * Every change of the clock is a cycle, not only every rise: one evaluation a cycle instead of two.
-# * The inputs pass through registers in a wrapper. The harness hands over the next cycle's inputs before the edge, so
-#   that in each cycle the core sees what it would see without them; but logic behind inputs is evaluated once, with the
+# * The inputs pass through registers in a wrapper. The harness sets the next cycle's inputs before the edge, so the
+#   core sees the same inputs in each cycle as without registers; but logic after inputs is evaluated once, with the
 #   state, not a second time.
 #
 # Together this made the ``ecp5-85k`` core 1.6 times as fast; the rewriting above makes an evaluation shorter.
 
-#: The module that the harness sees.
+#: The module that the harness instantiates.
 WRAPPER_NAME = "simulation"
 
 _PORT = re.compile(r"^ *(input|output) (?:(\[\d+:0\]) )?(\w+);", re.MULTILINE)
-#: What memories hold at first; elsewhere a line of the same form clears a bit in every cycle.
+#: Initial contents of memories; elsewhere a line of the same form clears a bit in every cycle.
 _INITIAL = re.compile(r"^ *initial begin\n.*?^ *end\n", re.MULTILINE | re.DOTALL)
 _ZERO = re.compile(r"^ *\S+ ?\[\d+\] = \d+'[hd]0+;\n", re.MULTILINE)
-#: What Yosys makes of an assertion with a message.
+#: The form in which Yosys writes an assertion with a message.
 _ASSERTION = re.compile(r"^( *if \(!.*\))\n *\$write\((\".*\")\);\n *assert \(.*\);$", re.MULTILINE)
-#: The harness's function, to which a broken assertion goes.
+#: The harness's function that a broken assertion calls.
 _NEVER = "lutterfly_never"
 
 
 def wrap(text: str, top_name: str, clock: str, *, is_rewritten: bool = True) -> str:
-    """Verilog with the module ``simulation`` around ``top_name``, whose clock has the name ``clock``; rewritten by
-    :mod:`.rewriting` or as it is.
+    """Return Verilog with the module ``simulation`` around ``top_name``, whose clock is ``clock``.
+
+    The Verilog is rewritten for speed or stays unchanged.
 
     Raises
     ------
@@ -267,7 +269,7 @@ def wrap(text: str, top_name: str, clock: str, *, is_rewritten: bool = True) -> 
 
 
 def _without_zeros(text: str) -> str:
-    """``text`` without the lines that set memory words to zero.
+    """Remove the lines that set memory words to zero from ``text``.
 
     The model's memories are zero at first anyway, and thousands of such lines compile slowly.
     """

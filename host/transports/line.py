@@ -1,4 +1,4 @@
-"""A line: bytes to and from a board, at some rate. The serial port is one."""
+"""Lines, which carry bytes to and from a board at some rate, such as a serial port; and time-outs of requests."""
 
 from __future__ import annotations
 
@@ -11,49 +11,50 @@ from ...golden.link.frames import INITIAL_RATE, LEAST_BYTES, RATE_TIMEOUT_S, Fra
 from ...golden.link.operations import Operation
 from ...synth.tools import missing
 
-# What goes wrong with a serial link.
+# Errors of the serial link.
 
 
 class LinkError(RuntimeError):
-    """A board does not answer, or answers something else; the message says what was tried, and the remedy."""
+    """A board does not answer, or answers wrongly; the message names the attempts and the remedy."""
 
 
 class PortError(OSError):
-    """A serial port that cannot be opened or used; the message names it and the remedy."""
+    """A serial port cannot be opened or used; the message names it and the remedy."""
 
 
-#: A port that takes no bytes for so long is stuck.
+#: Seconds after which a port that takes no bytes is stuck.
 _WRITE_LIMIT_S = 10.0
-#: Where Linux has pseudo-terminals.
+#: The folder of pseudo-terminals in Linux.
 _PSEUDO_TERMINALS, _SIMULATED_SLOWNESS = "/dev/pts/", 10.0
 _BUSY = (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK)
 
 
 class Line(Protocol):
-    """What a client needs of a line.
+    """The interface of a line.
 
     Attributes
     ----------
     name : str
-        For messages.
+        The name in messages.
     slowness : float
-        How many times longer than a board's the first answer may take.
+        The factor by which the first answer may be later than that of a board.
     """
 
     name: str
     slowness: float
 
     def set_rate(self, rate: int) -> None:
-        """Go on at ``rate`` bits a second; what has not been read is dropped."""
+        """Continue at ``rate`` bits a second, and drop bytes that have not been read."""
 
     def write(self, data: bytes) -> None:
         """Send bytes."""
 
     def read(self, limit_s: float) -> bytes:
-        """What has arrived; waits up to ``limit_s`` for the first byte, and returns nothing if none comes."""
+        """Return the bytes that have arrived; wait up to ``limit_s`` for the first one, and return nothing if none
+        comes."""
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close the line."""
 
 
 class SerialLine:
@@ -62,19 +63,19 @@ class SerialLine:
     Parameters
     ----------
     path : str
-        As the system names it, for instance ``/dev/ttyUSB0``.
+        The system's name of the port, for instance ``/dev/ttyUSB0``.
 
     Attributes
     ----------
     name : str
         The path.
     slowness : float
-        More than 1 for a pseudo-terminal, behind which only a simulated board can be.
+        More than 1 for a pseudo-terminal, at which only a simulated board can be.
 
     Raises
     ------
     PortError
-        If it is not there, is not ours to open, or is in use; also if the extra ``board`` is not installed.
+        If it does not exist, may not be opened, or is in use; also if the extra ``board`` is not installed.
     """
 
     def __init__(self, path: str):
@@ -82,23 +83,23 @@ class SerialLine:
         self.slowness = _SIMULATED_SLOWNESS if path.startswith(_PSEUDO_TERMINALS) else 1.0
         self._serial = _pyserial()
         try:
-            # Other programs that ask likewise are kept out.
+            # This locks out other programs that lock the port too.
             self._port = self._serial.Serial(
                 path, INITIAL_RATE, timeout=0, write_timeout=_WRITE_LIMIT_S, exclusive=True
             )
         except (OSError, ValueError) as error:
             raise PortError(_reason(path, error)) from error
-        # An adapter that waits to fill a packet makes every answer late. Where it cannot be told, it is only slower.
+        # An adapter that waits to fill a packet delays every answer. Where that cannot be changed, it is only slower.
         with contextlib.suppress(OSError, ValueError, AttributeError, NotImplementedError):
             self._port.set_low_latency_mode(True)
 
     def set_rate(self, rate: int) -> None:
-        """Go on at another rate.
+        """Continue at another rate.
 
         Raises
         ------
         PortError
-            If the adapter cannot.
+            If the adapter does not support the rate.
         """
         try:
             self._port.flush()
@@ -113,7 +114,7 @@ class SerialLine:
         Raises
         ------
         PortError
-            If the port has gone, or takes nothing.
+            If the port has disappeared, or takes no bytes.
         """
         try:
             self._port.write(data)
@@ -121,12 +122,12 @@ class SerialLine:
             raise PortError(self._gone(error)) from error
 
     def read(self, limit_s: float) -> bytes:
-        """What has arrived.
+        """Return the bytes that have arrived.
 
         Raises
         ------
         PortError
-            If the port has gone.
+            If the port has disappeared.
         """
         try:
             self._port.timeout = limit_s
@@ -153,7 +154,7 @@ def _pyserial() -> ModuleType:
 
 
 def _reason(path: str, error: Exception) -> str:
-    """Why a port cannot be opened, and what to do."""
+    """Return the cause why a port cannot be opened, and a remedy."""
     number = getattr(error, "errno", None)
     if number in _BUSY or "lock" in str(error):
         return f"{path}: must be free, and another program uses it; end that one"
@@ -167,37 +168,37 @@ def _reason(path: str, error: Exception) -> str:
 
 
 def _found() -> str:
-    """The ports that there are."""
+    """Return a list of the ports."""
     from serial.tools import list_ports  # noqa: PLC0415  (an extra)
 
     names = ", ".join(sorted(port.device for port in list_ports.comports()))
     return f"there are {names}" if names else "there is none: plug the board in"
 
 
-# Patience: how long a board may take, by its own clock, and how much slower than that a simulated one is.
+# Time-outs of requests, by the board's own clock and, for a simulated board, by its slowness.
 
-#: What an adapter and the system may take beside the line itself.
+#: Seconds that adapter and system may take beside the line itself.
 LATENCY_S = 0.25
-#: A clock below this share of what the board says is a simulated one's: limits grow likewise, and by a margin for what
-#: else its machine does.
+#: A clock below this share of the nominal one is that of a simulated board: time-outs grow by the ratio, and by a
+#: margin for the load of its machine.
 _SLOW, _MARGIN = 0.5, 3.0
-#: Bytes of data in any answer but that of READ, at most.
+#: The most bytes of data in any answer but that of READ.
 _WORDS = 64
 #: Bits of a byte on the line.
 _BYTE_BITS = 10
-#: Cycles for each that the length of a request counts, at most.
+#: The most cycles for each unit of a request's length.
 _CYCLES = {Operation.WAIT: 1, Operation.CHECKSUM: 8}
 
 
 class Patience:
-    """Time limits of requests.
+    """Time-outs of requests.
 
     Attributes
     ----------
     clock_hz : float
-        Of the board, as it says.
+        The nominal clock of the board.
     slowness : float
-        How many times longer than that clock says answers may take: 1, or more for a simulated board.
+        The factor by which answers may take longer than by that clock: 1, or more for a simulated board.
     """
 
     def __init__(self) -> None:
@@ -205,19 +206,19 @@ class Patience:
         self.slowness = 1.0
 
     def learn(self, clock_hz: float, measured_hz: float) -> None:
-        """Take the board's clock, and what it is by this machine's."""
+        """Store the board's nominal clock, and its speed as measured by this machine."""
         self.clock_hz, self.slowness = clock_hz, 1.0
         if measured_hz < _SLOW * clock_hz:
             self.slowness = _MARGIN * clock_hz / max(measured_hz, 1.0)
 
     def limit_s(self, frame: Frame, rate: int) -> float:
-        """Seconds in which a request must be answered."""
-        # Of request and answer together, with as much to spare.
+        """Return the seconds within which a request must be answered."""
+        # This is twice the time of request and answer together.
         size = 2 * (LEAST_BYTES + len(frame.data) + (frame.length if frame.operation == Operation.READ else _WORDS))
         cycles = _CYCLES.get(Operation(frame.operation), 0) * frame.length
         return LATENCY_S + self.slowness * (size * _BYTE_BITS / rate + cycles / self.clock_hz)
 
     @property
     def lapse_s(self) -> float:
-        """Seconds without an answer after which the board may be back at the initial rate."""
+        """Return the seconds without an answer after which the board may be back at the initial rate."""
         return RATE_TIMEOUT_S * self.slowness * 0.9

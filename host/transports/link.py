@@ -1,4 +1,4 @@
-"""The serial link to a board: the port, the client that loses nothing, and the transport for the driver."""
+"""The serial link to a board: frames, a client that repeats lost requests, and the transport for the driver."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ __all__ = [
 ]
 
 
-# One frame and its answer over a line, at a rate, within a time limit.
+# A frame and its answer over a line, at a rate, within a time-out.
 
 _DELIMITER = bytes([frames.DELIMITER])
-#: How many times longer, at most.
+#: The greatest factor by which a time-out is extended.
 _PATIENCE = 8
 
 
 class Exchange:
-    """Frames to a board and back.
+    """Send frames to a board and receive the answers.
 
     Parameters
     ----------
     line : Line
-        At the initial rate.
+        The line, at the initial rate.
     clock : callable
-        Seconds.
+        Returns seconds.
 
     Attributes
     ----------
     rate : int
-        Of the line, bits a second.
+        The rate of the line, in bits a second.
     answered : float
-        When the last good answer came.
+        The time of the last good answer.
     heard : int
-        Bytes that have come since :meth:`send` was called last.
+        Bytes that have arrived since the last call of :meth:`send`.
     """
 
     def __init__(self, line: Line, clock: Callable[[], float]):
@@ -62,43 +62,43 @@ class Exchange:
         self.heard = 0
 
     def use(self, rate: int) -> None:
-        """Go on at this rate.
+        """Continue at this rate.
 
         Raises
         ------
         PortError
-            If the port cannot.
+            If the port does not support the rate.
         """
         if rate != self.rate:
             self._line.set_rate(rate)
             self.rate = rate
 
     def send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool = False) -> Frame | None:
-        """Send a request; its answer, or None if none comes in time.
+        """Send a request; return its answer, or None if none comes in time.
 
         Parameters
         ----------
         frame : Frame
         limit_s : float
         afresh : bool
-            What the board may have received before does not belong to the frame.
+            Whether bytes that the board may have received before have to be terminated first.
         patient : bool
-            Wait even if an answer is damaged, which may be none, and longer while bytes come: a simulated board is
-            slow.
+            Whether to wait on after a damaged answer, which may be noise, and longer while bytes arrive, as a simulated
+            board is slow.
 
         Raises
         ------
         PortError
-            If the port has gone.
+            If the port has disappeared.
         """
         answer, is_refused = self._send(frame, limit_s, afresh=afresh, patient=patient)
         if is_refused and afresh:
-            # It was refused for what came before it, and lost while the board said so.
+            # The board refused the bytes before the frame, and lost the frame while it answered.
             answer, _ = self._send(frame, limit_s, patient=patient)
         return answer
 
     def _send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool) -> tuple[Frame | None, bool]:
-        """Send a request once; its answer, or whether the board has refused something damaged."""
+        """Send a request once; return its answer, or whether the board has refused a damaged frame."""
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
         for found in self._arriving(limit_s, patient=patient):
             if found is None:
@@ -107,20 +107,20 @@ class Exchange:
                 return None, False
             if found.operation == Operation.NAK:
                 return None, True
-            # An answer to a request that was given up comes late.
+            # This is a late answer to a request that was given up.
             if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
                 self.answered = self._clock()
                 return found, False
         return None, False
 
     def refuses(self, damaged: bytes, limit_s: float) -> bool:
-        """Send what is no frame, with a delimiter after it; whether the answer, in time, is a refusal."""
+        """Send bytes that are not a frame, and a delimiter; return whether a refusal comes in time."""
         self._line.write(damaged)
         found = next(self._arriving(limit_s), None)
         return found is not None and found.operation == Operation.NAK
 
     def _arriving(self, limit_s: float, *, patient: bool = False) -> Iterator[Frame | None]:
-        """Frames as they come within a time, None for what is damaged."""
+        """Yield frames that arrive within a time, and None for damaged ones."""
         self._received.clear()
         begin = self._clock()
         self.heard, limit = 0, begin + limit_s
@@ -142,7 +142,7 @@ def _decode(encoded: bytes) -> Frame | None:
         return None
 
 
-# Answers: what a board says, and what is wrong with it, in words.
+# Answers of a board, and messages of errors in them.
 
 _AGAIN = "generate the board's bitstream again with this release"
 _MEANINGS: dict[int, str] = {
@@ -156,12 +156,12 @@ _MEANINGS: dict[int, str] = {
 
 
 def result(name: str, request: Frame, answer: Frame) -> bytes:
-    """The data of an answer.
+    """Return the data of an answer.
 
     Parameters
     ----------
     name : str
-        Of the line, for messages.
+        Name of the line, for messages.
     request, answer : Frame
 
     Raises
@@ -179,12 +179,12 @@ def result(name: str, request: Frame, answer: Frame) -> bytes:
 
 
 def identity(name: str, answer: Frame) -> Identity:
-    """What a board says of itself.
+    """Parse a board's answer to IDENTIFY.
 
     Raises
     ------
     LinkError
-        If it speaks another version of the link.
+        If it has another version of the link.
     """
     try:
         found = Identity.parse(result(name, answer, answer))
@@ -198,7 +198,7 @@ def identity(name: str, answer: Frame) -> Identity:
 
 
 def silence(name: str, heard: int, waited_s: float) -> str:
-    """What to say if no frame has come, but perhaps other bytes."""
+    """Return the message for a missing frame, given the number of other bytes that have arrived."""
     if heard:
         return (
             f"{name}: a board must answer in frames at {INITIAL_RATE} bits a second, and {heard} bytes came that are "
@@ -210,16 +210,16 @@ def silence(name: str, heard: int, waited_s: float) -> str:
     )
 
 
-# The client of a link: requests that are answered once, repeated when they are lost, and bounded in time.
+# The client of a link: requests are carried out once, repeated when they are lost, and bounded in time.
 
-#: How long the first answer may take at the initial rate, then at each wanted one, and at last at the initial one
-#: again: nobody knows yet how fast the board is, which may be a simulated one.
+#: Time-outs of the first answer: at the initial rate, then at each wanted one, and at last at the initial one again.
+#: The board's speed is not known yet, and it may be a simulated one.
 _FIRST_S, _OTHER_S, _LAST_S = 0.5, 0.25, 2.5
-#: How long it takes where the board is as fast as it says, at the initial rate.
+#: Seconds until the answer of a board of its nominal speed, at the initial rate.
 _EXPECTED_S = 0.005
-#: How far a rate may be from what is wanted: the other side may be off as well.
+#: The tolerance of a rate, as the other side may be off as well.
 _MOST_ERROR = 0.015
-#: How often a new rate is tried.
+#: Attempts at a new rate.
 _PROBES = 3
 
 
@@ -230,16 +230,16 @@ class Client:
     ----------
     line : Line
     clock : callable
-        Seconds, for time limits.
+        Returns seconds, for time-outs.
 
     Attributes
     ----------
     identity : Identity
-        What the board says of itself, after :meth:`connect`.
+        The board's answer to IDENTIFY, after :meth:`connect`.
     rate : int
         Bits a second.
     patience : Patience
-        How long it may take.
+        The time-outs of requests.
     repeated : int
         Requests that had to be sent again.
     """
@@ -251,7 +251,7 @@ class Client:
         self._name = line.name
         self._clock = clock
         self._exchange = Exchange(line, clock)
-        # So that a client that follows another one does not begin with its last number.
+        # A random start keeps a client from beginning with the last number of the client before it.
         self._sequence = secrets.randbelow(1 << 16)
         self.patience = Patience()
         self.rate = INITIAL_RATE
@@ -259,23 +259,23 @@ class Client:
         self.repeated = 0
 
     def connect(self, wanted: Sequence[int] = ()) -> Identity:
-        """Find the board, and agree on the first of some rates at which frames pass.
+        """Find the board, and agree on the first of the wanted rates that works.
 
         Parameters
         ----------
         wanted : sequence of int
-            Bits a second; the initial rate holds if none does.
+            Rates in bits a second; the initial rate stays if none works.
 
         Raises
         ------
         LinkError
-            If nothing answers, or something else does.
+            If nothing answers, or another device does.
         PortError
-            If the port has gone.
+            If the port has disappeared.
         """
         heard, frame, first = 0, self._frame(Operation.IDENTIFY), self._clock()
-        # Where a client has died the board comes back to the initial rate by itself, in a second of its own time; that
-        # of a simulated one is long.
+        # After a client's death the board returns to the initial rate by itself, in a second of its own time, which is
+        # long for a simulated one.
         others = ((rate, _OTHER_S) for rate in wanted)
         for rate, share in ((INITIAL_RATE, _FIRST_S), *others, (INITIAL_RATE, _LAST_S)):
             begin, limit = self._clock(), share * self._line.slowness
@@ -289,7 +289,7 @@ class Client:
         else:
             raise LinkError(silence(self._name, heard, self._clock() - first))
         self.identity = identity(self._name, answer)
-        # Roughly, so that there is time to measure it.
+        # This is a rough factor, which leaves time for a measurement.
         self.patience.learn(self.identity.clock_hz, self.identity.clock_hz * _EXPECTED_S / (self._clock() - begin))
         self.patience.learn(self.identity.clock_hz, self.measure_clock(0.0))
         self._wanted = tuple(rate for rate in wanted if self._fits(rate))
@@ -297,16 +297,16 @@ class Client:
         return self.identity
 
     def request(self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None) -> bytes:
-        """Have something done, once.
+        """Have a request carried out, once.
 
         Parameters
         ----------
         operation : Operation
         address : int
         data : bytes
-            At most MAX_DATA.
+            The data, at most MAX_DATA bytes.
         length : int or None
-            By default that of the data.
+            The field ``length``, by default that of the data.
 
         Returns
         -------
@@ -316,12 +316,12 @@ class Client:
         Raises
         ------
         LinkError
-            If it is refused, or not answered in time.
+            If the request is refused, or not answered in time.
         PortError
-            If the port has gone.
+            If the port has disappeared.
         """
         if self._clock() - self._exchange.answered > self.patience.lapse_s:
-            # It may be back at the initial rate, or not yet. A frame that asks for nothing finds out.
+            # The board may be back at the initial rate, or not yet. An IDENTIFY finds out.
             self._ask(self._frame(Operation.IDENTIFY), INITIAL_RATE, self.rate)
         if self._wanted and self.rate != self._wanted[0]:
             self._raise_rate()
@@ -329,11 +329,11 @@ class Client:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its clock is too slow for a board's."""
+        """Whether its clock is too slow for a real board."""
         return self.patience.slowness > 1
 
     def refuses_damage(self) -> bool:
-        """Whether the board refuses a request of which a bit is wrong: it must not do what that says."""
+        """Return whether the board refuses a request with a wrong bit, which it must not carry out."""
         before = self.request(Operation.READ, 0, length=1)
         frame = self._frame(Operation.WRITE, 0, bytes([before[0] ^ 0xFF]))
         content = bytearray(frame.content())
@@ -343,7 +343,8 @@ class Client:
         return refused and self.request(Operation.READ, 0, length=1) == before
 
     def measure_clock(self, seconds: float) -> float:
-        """The board's clock in Hz by this machine's: two answers, so far apart at least, and their counters."""
+        """Measure the board's clock in Hz by this machine's: by the counters of two answers, at least this far
+        apart."""
         first, begin = self._counted()
         while self._clock() - begin < seconds:
             self._counted()
@@ -351,7 +352,7 @@ class Client:
         return ((last - first) % (1 << 32)) / max(end - begin, 1e-9)
 
     def leave(self) -> None:
-        """Go back to the initial rate, where the next client looks first; a silent board comes back by itself."""
+        """Return to the initial rate, which the next client tries first; a silent board returns by itself."""
         if self.rate != INITIAL_RATE:
             self._wanted = (INITIAL_RATE,)
             with contextlib.suppress(LinkError, PortError):
@@ -362,8 +363,10 @@ class Client:
         return Identity.parse(answer).cycles, self._exchange.answered
 
     def _ask(self, frame: Frame, *among: int) -> bytes:
-        """Send a frame until it is answered, twice at the likeliest rate and then once at each other one, and all that
-        again; the rate of the answer is the board's."""
+        """Send a frame until it is answered; the rate of the answer is the board's.
+
+        It is sent twice at the likeliest rate and then once at each other one, and all that again.
+        """
         limit, attempts = 0.0, 2 * (among[0], *among)
         for attempt, rate in enumerate(attempts):
             self.repeated += attempt > 0
@@ -379,11 +382,11 @@ class Client:
         )
 
     def _raise_rate(self) -> None:
-        """Go on at the first wanted rate that works; those that do not are not tried again."""
+        """Continue at the first wanted rate that works; the others are not tried again."""
         while self._wanted:
             rate, *others = self._wanted
             bit_time = pack_word(frames.bit_time(self.identity.clock_hz, rate))
-            # If its answer is lost, the board is there already.
+            # If its answer is lost, the board is at the new rate already.
             self._ask(self._frame(Operation.SET_RATE, data=bit_time), self.rate, rate, INITIAL_RATE)
             if self._works(rate):
                 self.rate = rate
@@ -392,7 +395,7 @@ class Client:
             self._come_back()
 
     def _works(self, rate: int) -> bool:
-        """Whether frames pass at the rate that was agreed on."""
+        """Return whether frames pass at the agreed rate."""
         with contextlib.suppress(PortError):
             self._exchange.use(rate)
             for _ in range(_PROBES):
@@ -402,7 +405,7 @@ class Client:
         return False
 
     def _come_back(self) -> None:
-        """Wait until the board, which hears nothing good, is at the initial rate again."""
+        """Wait until the board, which receives no good frame, is at the initial rate again."""
         self.rate = INITIAL_RATE
         self._exchange.use(INITIAL_RATE)
         frame = self._frame(Operation.IDENTIFY)
@@ -416,7 +419,7 @@ class Client:
         )
 
     def _fits(self, rate: int) -> bool:
-        """Whether the board's clock makes the rate well enough."""
+        """Return whether the board's clock can make the rate well enough."""
         try:
             parts = frames.bit_time(self.identity.clock_hz, rate)
         except ValueError:
@@ -428,26 +431,26 @@ class Client:
         return Frame(self._sequence, operation, 0, address, len(data) if length is None else length, data)
 
 
-# The transport to a board behind a serial link.
+# The transport to a board at a serial link.
 
 #: Rates to agree on, the fastest first.
 RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400)
-#: A request waits for the interrupt so long, then the next one does: nobody else can ask meanwhile.
+#: Seconds for which one request waits for the interrupt: no other request is possible meanwhile.
 _CYCLES_PER_WAIT = 1_000_000
-#: Names of devices begin with it.
+#: Prefix of the names of devices.
 SCHEME = "uart:"
 
 
 class LinkTransport(Transport):
-    """A board behind a line.
+    """A board at a line.
 
     Parameters
     ----------
     line : Line
     rates : sequence of int
-        Bits a second to agree on, the first that works.
+        Rates in bits a second, the first of which that works is used.
     clock : callable
-        Seconds, for time limits.
+        Returns seconds, for time-outs.
 
     Attributes
     ----------
@@ -458,7 +461,7 @@ class LinkTransport(Transport):
     LinkError
         If no board answers.
     PortError
-        If the port has gone.
+        If the port has disappeared.
     """
 
     title = "board"
@@ -472,47 +475,47 @@ class LinkTransport(Transport):
             failing.pop_all()
 
     def close(self) -> None:
-        """Let others have the board, and the line."""
+        """Release the board and the line."""
         with self.exclusive():
             self.client.leave()
             self._line.close()
 
     @property
     def clock_hz(self) -> int:
-        """As the board says."""
+        """The nominal clock of the board."""
         return self.client.identity.clock_hz
 
     @property
     def arena_base(self) -> int:
-        """The arena is all that there is."""
+        """The address of the arena, which is the only memory, is 0."""
         return 0
 
     @property
     def arena_bytes(self) -> int:
-        """Size of the memory on the chip, as the board says."""
+        """Size of the memory on the chip, from the board's answer to IDENTIFY."""
         return self._arena_bytes
 
     def read_register(self, address: int) -> int:
-        """Ask for a register."""
+        """Request the value of a register."""
         return parse_word(self.client.request(Operation.READ_REGISTER, address, length=WORD_BYTES))
 
     def write_register(self, address: int, value: int) -> None:
-        """Have a register written, once."""
+        """Request a write of a register, which is carried out once."""
         self.client.request(Operation.WRITE_REGISTER, address, pack_word(value))
 
     def read_memory(self, address: int, size: int) -> bytes:
-        """Ask for bytes of the arena."""
+        """Request bytes of the arena."""
         self.check_range(address, size)
         parts = ((at, min(MAX_DATA, address + size - at)) for at in range(address, address + size, MAX_DATA))
         return b"".join(self.client.request(Operation.READ, at, length=length) for at, length in parts)
 
     def write_memory(self, address: int, data: bytes) -> None:
-        """Have bytes written into the arena, and ask for their checksum there where it took several frames.
+        """Request a write of bytes of the arena, and compare their checksum where it took several frames.
 
         Raises
         ------
         LinkError
-            If they are not what lies there then, in particular.
+            Also if the arena does not contain the bytes afterwards.
         """
         self.check_range(address, len(data))
         for at in range(0, len(data), MAX_DATA):
@@ -527,7 +530,7 @@ class LinkTransport(Transport):
                 )
 
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
-        """Let the board wait, a part at a time."""
+        """Let the board wait, for a part of the time with each request."""
         left = timeout_cycles
         while left > 0:
             if parse_word(self.client.request(Operation.WAIT, length=min(left, _CYCLES_PER_WAIT))):
@@ -537,12 +540,12 @@ class LinkTransport(Transport):
 
 
 def open_device(name: str) -> LinkTransport:
-    """The board that a name says, as ``uart:/dev/ttyUSB0``; to be closed.
+    """Open the board of a name such as ``uart:/dev/ttyUSB0``; the caller has to close it.
 
     Raises
     ------
     ValueError
-        If it is no such name.
+        If it is not such a name.
     PortError
         If the port cannot be opened.
     LinkError
@@ -554,12 +557,12 @@ def open_device(name: str) -> LinkTransport:
 
 
 def configuration_of(transport: Transport) -> Config:
-    """The preset that a board holds, by its hash.
+    """Return the preset that a board holds, by its hash.
 
     Raises
     ------
     HardwareError
-        If it is no accelerator, or of none of them.
+        If it is not an accelerator, or has the hash of no preset.
     """
     found = {name: transport.read_register(registers.REGISTERS[name].address) for name in ("ID", "CONFIG_HASH")}
     if found["ID"] != registers.ID:

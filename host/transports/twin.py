@@ -1,4 +1,4 @@
-"""The twin of a board: its top with the serial pins, simulated, behind a pseudo-terminal."""
+"""The twin of a board: its top level with the serial pins, simulated, at a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ __all__ = [
 ]
 
 
-# The simulated top of a board, as its serial adapter sees it: Python's side of ``harness.cpp``.
+# The simulated top level of a board, at its serial pins: the Python side of ``harness.cpp``.
 
 _HARNESS = (Path(__file__).parent / "twin.cpp",)
-#: Parts of a cycle in which the harness takes times.
+#: The unit of times in the harness, in parts of a cycle.
 _PARTS = 1 << 16
 _WORD, _POINTER = ctypes.c_uint64, ctypes.c_void_p
 _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
@@ -46,8 +46,8 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 
 
 def board_top(clock_hz: int, *, edges: int = 1) -> Top:
-    """:class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins, whose clock has so many edges a
-    cycle."""
+    """Return :class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins with this many clock
+    edges a cycle."""
     header = f"#pragma once\n// Of the clock's pin in a cycle.\nconstexpr unsigned kEdges = {edges};\n"
     return Top("top_uart", _HARNESS, lambda root_header, config: header, (("clock_hz", clock_hz),))
 
@@ -58,7 +58,7 @@ class Pins:
     Parameters
     ----------
     library : Path
-        Of the model in its harness, see :meth:`build`.
+        The library of the model in its harness, see :meth:`build`.
     clock_hz : int
         Cycles in a second of its time.
     """
@@ -86,16 +86,16 @@ class Pins:
             self._functions.lutterfly_destroy(self._handle)
 
     def send(self, data: bytes, rate: float) -> None:
-        """Have bytes put on the board's receiving pin at a rate in bits a second, after those before."""
+        """Queue bytes for the board's receiving pin, at a rate in bits a second."""
         self._functions.lutterfly_send(self._handle, data, len(data), self._bit_time(rate))
 
     def run(self, cycles: int, rate: float, most: int = 4096) -> bytes:
-        """Let cycles pass, while the adapter listens at a rate.
+        """Simulate cycles, while the adapter receives at a rate.
 
         Parameters
         ----------
         cycles : int
-            At most.
+            The greatest number of cycles.
         rate : float
             Bits a second.
         most : int
@@ -104,7 +104,7 @@ class Pins:
         Returns
         -------
         bytes
-            What the board has sent.
+            The bytes that the board has sent.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Pins:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is under way."""
+        """Whether no transfer or run is in progress."""
         return bool(self._functions.lutterfly_idle(self._handle))
 
     @property
@@ -136,9 +136,9 @@ class Pins:
 
 #: Cycles between two looks at the terminal.
 _CYCLES = 20_000
-#: Bytes that the adapter takes from the terminal at a time.
+#: Bytes that the adapter reads from the terminal at a time.
 _BYTES = 4096
-#: After so long without anything under way, the board's time goes on slowly, and the processor is free.
+#: Seconds of idleness after which the simulation slows down to leave the processor free.
 _REST_S, _LOOK_S = 0.2, 0.1
 #: Bits a second by the terminal's codes.
 _RATES = {
@@ -150,15 +150,14 @@ _RATES = {
     if hasattr(termios, f"B{rate}")
 }
 _UNKNOWN_RATE = 115_200
-#: Where a terminal's attributes have the rate of what is written to it.
+#: Index of the output rate in a terminal's attributes.
 _OUTPUT_RATE = 5
 
 
 class Twin:
-    """A simulated board behind a pseudo-terminal.
+    """A simulated board at a pseudo-terminal.
 
-    The adapter goes at the rate that the terminal is set to; so a program that sets a wrong one reads what it would
-    read of a board.
+    The adapter uses the rate of the terminal, so a program that sets a wrong one reads the same as from a board.
 
     Parameters
     ----------
@@ -167,12 +166,12 @@ class Twin:
     Attributes
     ----------
     path : str
-        Of the terminal.
+        Path of the terminal.
     """
 
     def __init__(self, pins: Pins):
         self.pins = pins
-        # Ours stays open: so the terminal does when a program closes it.
+        # Our end stays open, so that the terminal exists after a program has closed it.
         self._ours, self._theirs = os.openpty()
         tty.setraw(self._theirs)
         os.set_blocking(self._ours, False)
@@ -180,7 +179,7 @@ class Twin:
         self._ends = threading.Event()
 
     def close(self) -> None:
-        """End the terminal, and a :meth:`serve` in another thread soon."""
+        """Close the terminal; a :meth:`serve` in another thread ends soon."""
         self._ends.set()
 
     def serve(self) -> None:
@@ -208,7 +207,7 @@ class Twin:
 
     @contextlib.contextmanager
     def served(self) -> Iterator[str]:
-        """Serve in a thread of its own until the end of the block; gives the name of the device."""
+        """Serve in a thread of its own until the end of the block; yield the name of the device."""
         thread = threading.Thread(target=self.serve, daemon=True)
         thread.start()
         try:
@@ -224,16 +223,16 @@ class Twin:
             return b""
 
     def _write(self, data: bytes) -> None:
-        # What nobody reads is lost, as in an adapter.
+        # Bytes that are not read are lost, as in an adapter.
         with contextlib.suppress(BlockingIOError):
             os.write(self._ours, data)
 
     def _rate(self) -> int:
-        """What the program that has opened the terminal asks for."""
+        """Return the rate that the program at the terminal has set."""
         return _RATES.get(termios.tcgetattr(self._theirs)[_OUTPUT_RATE], _UNKNOWN_RATE)
 
 
-# The pins of a simulated board as a line whose time is the board's: what happens depends on no machine's speed.
+# The pins of a simulated board as a line in the board's time, so that results do not depend on a machine's speed.
 
 
 class PinsLine:
@@ -248,7 +247,7 @@ class PinsLine:
     name : str
         For messages.
     slowness : float
-        Its clock says how long an answer takes.
+        The factor of time-outs is 1, as the clock is the board's.
     """
 
     name = "simulated pins"
@@ -259,11 +258,11 @@ class PinsLine:
         self._rate = INITIAL_RATE
 
     def clock(self) -> float:
-        """Seconds of the board's time, for the client."""
+        """Return the board's time in seconds, for the client."""
         return self.pins.cycle / self.pins.clock_hz
 
     def set_rate(self, rate: int) -> None:
-        """Go on at ``rate`` bits a second."""
+        """Continue at ``rate`` bits a second."""
         self._rate = rate
 
     def write(self, data: bytes) -> None:
@@ -271,17 +270,17 @@ class PinsLine:
         self.pins.send(data, self._rate)
 
     def read(self, limit_s: float) -> bytes:
-        """Let time pass until a byte comes, or the limit."""
+        """Simulate until a byte arrives, or to the time-out."""
         return self.pins.run(max(1, round(limit_s * self.pins.clock_hz)), self._rate, 1)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, as nothing is open."""
 
 
-# A board's mapped netlist with its pins: what place and route gets, not the Verilog from which it was mapped.
+# Simulation of a board's mapped netlist, the input of place and route.
 
 _NETLIST = "netlist"
-#: The harness's reset is left open: a board has none, and comes out of it by itself when its PLL has locked.
+#: The harness's reset is not connected: a board has none, and ends its reset by itself when its PLL has locked.
 _TOP = f"""
 module {MODULE}(clk, rst, rx, tx, busy);
   input clk;
@@ -307,22 +306,22 @@ def netlist_pins(
     Parameters
     ----------
     netlist : mapping
-        Of a board's top, see :func:`~lutterfly.synth.netlist.netlist_verilog`; its light is not inverted.
+        The netlist of a board's top, see :func:`~lutterfly.synth.netlist.netlist_verilog`; its light is not inverted.
     config : Config
-        What the board holds.
+        The configuration in the board.
     clock_hz : int
-        Of the accelerator there.
+        Clock of the accelerator.
 
     Raises
     ------
     NetlistError
-        If there is a cell that no model describes.
+        If there is a cell without a model.
     ToolError
         If it cannot be built.
     """
     text = netlist_verilog(netlist, name=_NETLIST) + _TOP
     cells = netlist["modules"]["top"]["cells"].values()
-    # As the model of a PLL with a faster clock has it.
+    # The model of a PLL has this port for a faster clock.
     edges = 1 + any("CLKOS2_ENABLE" in cell["parameters"] for cell in cells if cell["type"] == "EHXPLLL")
     top = dataclasses.replace(board_top(clock_hz, edges=edges), is_rewritten=False)
     return Pins(library_of(text, config, top=top, root=cache_root, progress=progress), clock_hz)

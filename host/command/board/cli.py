@@ -1,4 +1,4 @@
-"""The command lines of what generates hardware, hands it on, builds it, loads it into boards and tests them."""
+"""The command lines that generate, export and build hardware, load it into boards and test them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..options import Batch, BoardName, ConfigOption, Cores, DeviceConfig, Json,
 from ..target import Target
 from . import commands, devices, handoff
 
-#: Of which a twin is made.
+#: The board or configuration that the twin simulates.
 DEFAULT_BOARD = "ulx3s-85f"
 
 

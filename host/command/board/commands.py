@@ -1,6 +1,6 @@
-"""What the commands for boards do: from the command line's words to an answer.
+"""The commands for boards: from options to an answer.
 
-Whatever takes long to import is imported by the command that needs it.
+A module that takes long to import is imported by the command that needs it.
 """
 
 # ruff: noqa: PLC0415
@@ -28,7 +28,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     ------
     ValueError
         If there is no such board or configuration, the arena is not on the chip, the design does not fit, or the output
-        cannot be written: all but the fit before anything long begins.
+        cannot be written. All but the fit is checked before long work begins.
     ToolError
         If a tool is missing or fails.
     """
@@ -65,7 +65,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
 
 
 def board_config(board: Board, config: str | None) -> Config:
-    """The configuration of a name or file, by default the board's own.
+    """Return the configuration of a name or file, by default the board's own.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def board_config(board: Board, config: str | None) -> Config:
 
 
 def _answer(output: Path, config: Config, board: Board, built, folder: Path) -> Answer:
-    """Area, clock and path of a build, and what was written."""
+    """Return the answer of a build: area, clock, critical path and written files."""
     best, device = built.best, built.device
     clocks = ", ".join(f"{run.fmax_mhz:.1f}" for run in built.placements)
     path = best.critical
@@ -128,7 +128,7 @@ def flash(name: str, file: Path, progress: Progress, *, persist: bool) -> Answer
     Raises
     ------
     ValueError
-        If there is no such board, or the file is no bitstream for its FPGA: before the cable is touched.
+        If there is no such board, or the file is not a bitstream for its FPGA; the cable has not been used then.
     LoaderError
         If openFPGALoader is missing, fails or does not end.
     """

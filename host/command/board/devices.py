@@ -1,4 +1,4 @@
-"""What `selftest` and `twin` do."""
+"""The commands `selftest` and `twin`."""
 
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 from __future__ import annotations
@@ -25,9 +25,9 @@ def selftest(device: str, samples: int, config: str | None, progress: Progress) 
     Raises
     ------
     ValueError
-        If it is no serial port.
+        If it is not a serial port.
     LinkError, PortError, HardwareError
-        If it does not answer, or holds something else.
+        If it does not answer, or holds another design.
     """
     from ...session.selftest import run
 
@@ -40,20 +40,20 @@ def selftest(device: str, samples: int, config: str | None, progress: Progress) 
 
 @dataclass(frozen=True)
 class Served:
-    """A twin that is ready.
+    """A twin that is ready to serve.
 
     Attributes
     ----------
     twin : Twin
     name : str
-        Of the board or the configuration.
+        Name of the board or the configuration.
     """
 
     twin: Twin
     name: str
 
     def serve(self, tell: Callable[[Answer], None]) -> None:
-        """Say where it is, and simulate until an interrupt from the keyboard, which is how it ends."""
+        """Print the name of the terminal, and simulate until an interrupt from the keyboard."""
         device = f"uart:{self.twin.path}"
         tell(Answer(f"{self.name} at {device}, until Ctrl-C", {"device": device, "board": self.name}))
         with contextlib.suppress(KeyboardInterrupt):
@@ -61,7 +61,7 @@ class Served:
 
 
 def twin(board: str, config: str | None, progress: Progress) -> Served:
-    """Build the twin of a board, of its own configuration if ``config`` is None.
+    """Build the twin of a board, with its own configuration if ``config`` is None.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What `export` does, and the core file of `verilog`."""
+"""The command `export`, and the core file of `verilog`."""
 
 # ruff: noqa: PLC0415  (what takes long to import is imported by the command that needs it)
 from __future__ import annotations
@@ -19,8 +19,8 @@ def export(model: Path, output: Path, name: str, arena_bytes: int | None, target
     Raises
     ------
     ValueError
-        If the arena is too small, C has the name already, or the folder cannot be written: all but the first before
-        anything long begins.
+        If the arena is too small, C has the name already, or the folder cannot be written. All but the first is checked
+        before long work begins.
     """
     from ...handoff import export
 
@@ -53,7 +53,7 @@ def export(model: Path, output: Path, name: str, arena_bytes: int | None, target
 
 
 def verilog(output: Path, config: Config, progress: Progress, *, core: bool, vivado: bool, trace: bool) -> Answer:
-    """Generate Verilog, and beside it a core file for FuseSoC and a script for Vivado where they are asked for.
+    """Generate Verilog and, where requested, a core file for FuseSoC and a script for Vivado.
 
     Raises
     ------

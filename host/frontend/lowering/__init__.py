@@ -1,1 +1,1 @@
-"""How fragments become layers: a file for each kind of fragment."""
+"""Lowering of fragments to layers."""

@@ -1,8 +1,8 @@
 """Lower average pooling to sums with unit weights, where ONNX Runtime's bytes are a function of the sum.
 
 ONNX Runtime's global average of codes is one (``golden/numerics/convolution.py``). Its other averages are float32
-means, whose roundings depend on the order of the elements; they are accepted where no reachable sum comes so near to a
-tie that the roundings could decide.
+means, whose rounding errors depend on the order of the elements; they are accepted where no reachable sum is so close
+to a tie that these errors could decide.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def lower_average(build: Build, fragment: Fragment) -> None:
     )
     first_layer = len(build.graph.layers)
     place = follow_trunk(build, before, build.places[start], start)
-    # What reads codes may take them for other numbers than what computes them.
+    # Readers of codes may use another scale or zero point than the operator that computes them.
     (_, scale), *_ = quantisation_operands(fragment.nodes[0])
     entering = float(build.source.constants[scale].item())
     place = _average(build, node, place, node.output[0] if after else end, end, entering)
@@ -99,7 +99,7 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
 
 
 def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Window:
-    """The window, in which every element counts alike, but for a border that may not count."""
+    """Return the window, in which every element counts equally, except that padding may not count."""
     given, onnx_shape = attributes(node), build.source.shapes[node.output[0]]
     if node.op_type == "ReduceMean":
         _check_axes(build, node)
@@ -147,11 +147,12 @@ def check_ties(
     is_whole: bool = True,
     remedy: str = _REMEDY,
 ) -> None:
-    """Check that float32's roundings never decide a code where a window has so many elements: all, or those inside.
+    """Check that float32's rounding errors never decide a code, for windows of this many elements (all, or those
+    inside).
 
     In fragments of the result's scale the mean is ``sum * ratio``. Dequantising rounds each element once, the mean adds
     them with ``elements - 1`` roundings, divides with up to two, and quantising with up to two more; each is relative
-    to at most the greatest element. What the multiplier and the requantiser round is within the same bound.
+    to at most the greatest element. The rounding of the multiplier and the requantiser is within the same bound.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def check_ties(
     (entering, zero_point), (leaving, middle) = source, target
     ratio = float(entering) / float(leaving) / elements
     ends = -128 - zero_point, 127 - zero_point
-    # Nothing is rounded before the code is where scales and the number of elements are powers of two.
+    # Where scales and the number of elements are powers of two, nothing is rounded before the code.
     if are_powers_of_two([entering, leaving, elements]) and elements * max(map(abs, ends)) <= 1 << 24:
         return
     sums = np.arange(elements * ends[0], elements * ends[1] + 1)

@@ -32,7 +32,7 @@ from .lowering import refuses
 
 
 def lower_parts(build: Build, fragment: Fragment, node: NodeProto, place: Place) -> None:
-    """Note which elements each output of a Split or Slice has, and add the table of each.
+    """Record the elements of each output of a Split or Slice, and add the table of each.
 
     Parameters
     ----------
@@ -41,12 +41,12 @@ def lower_parts(build: Build, fragment: Fragment, node: NodeProto, place: Place)
     node : NodeProto
         The Split or Slice.
     place : Place
-        Of what it reads.
+        Place of its input.
 
     Raises
     ------
     UnsupportedError
-        If what it takes is no constant, or takes too many pieces to move.
+        If its parameters are not constant, or the move takes too many pieces.
     """
     source, first_layer, shape = build.source, len(build.graph.layers), build.shape_of(place)
     found = dict(zip(node.output, moved_by(source, node, elements_of(place, shape)), strict=True))
@@ -76,9 +76,9 @@ def lower_joined(
         The concatenation.
     axis : int
     places : sequence of Place
-        Of its operands.
+        Places of its operands.
     tables : sequence of int8[256]
-        Of each, from its codes to those of the result.
+        Tables from the codes of each operand to those of the result.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def lower_joined(
 
 
 def _tabulated(build: Build, node: NodeProto, at: int, place: Place, table: Int8, end: str) -> str:
-    """The tensor with the codes of an operand as the result has them."""
+    """Return the tensor of an operand in the codes of the result."""
     if keeps(build, place.tensor, end, table):
         return place.tensor
     name = build.own_name(f"{end} operand {at}")
@@ -110,7 +110,7 @@ def _tabulated(build: Build, node: NodeProto, at: int, place: Place, table: Int8
 
 
 def lower_surrounded(build: Build, fragment: Fragment, node: NodeProto) -> None:
-    """Add the layer of a Pad of any axes, mode and value, and a table in front of it where the fragment changes codes.
+    """Add the layer of a Pad of any axes, mode and value, and a table before it where the fragment changes codes.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def lower_surrounded(build: Build, fragment: Fragment, node: NodeProto) -> None:
     first_layer, place = len(build.graph.layers), build.places[start]
     moved = moved_by(source, node, elements_of(place, build.shape_of(place)))[0]
     if (moved < 0).any():
-        # What ONNX Runtime puts there does not depend on the codes.
+        # The padding value of ONNX Runtime does not depend on the codes.
         session = open_part(cut(source, fragment.nodes, {start: source.shapes[start]}, [end]))
         codes = np.zeros(source.shapes[start], source.types[start])
         (result,) = session.run([end], {start: codes})
@@ -145,7 +145,7 @@ def _add(build: Build, fragment: Fragment, node: NodeProto, sources: list[str], 
 
 
 def keeps(build: Build, tensor: str, end: str, table: Int8) -> bool:
-    """Whether codes of a tensor of the graph are those of an ONNX tensor, with the same zero point."""
+    """Return whether codes of a tensor of the graph are those of an ONNX tensor, with the same zero point."""
     return bool((table == CODES).all()) and build.graph.tensors[tensor].zero_point == quantisation(build.source, end)[1]
 
 
@@ -204,7 +204,7 @@ def lower_slice(build: Build, fragment: Fragment) -> None:
             build.add_tensor(end, shape, end)
             build.graph.layers.append(Slice(node.name, (place.tensor,), end, first, channels))
         else:
-            # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
+            # The float tensor before QuantizeLinear lends its name: nothing else in the graph has it.
             selected = source.producer[end].input[0]
             build.add_tensor(selected, shape, fragment.inputs[0])
             build.add_tensor(end, shape, end)
@@ -217,7 +217,7 @@ def lower_slice(build: Build, fragment: Fragment) -> None:
 
 
 def channel_axis(source: Source, node: NodeProto) -> int | None:
-    """The axis that a concatenation, Split or Slice works on; None where a Slice shortens no axis or several."""
+    """Return the axis of a concatenation, Split or Slice; None where a Slice shortens no axis or several."""
     if node.op_type == "Slice":
         ends = (source.shapes[node.input[0]], source.shapes[node.output[0]])
         changed = [axis for axis, (before, after) in enumerate(zip(*ends, strict=True)) if before != after]
@@ -226,7 +226,7 @@ def channel_axis(source: Source, node: NodeProto) -> int | None:
 
 
 def _place_of(build: Build, name: str) -> Place:
-    """Where the codes of an operand lie, which may have passed pointwise operators."""
+    """Return the place of an operand's codes, before any pointwise operators."""
     origin = name
     while origin not in build.places:
         origin = build.source.dynamic_inputs(build.source.producer[origin])[0]
@@ -234,12 +234,12 @@ def _place_of(build: Build, name: str) -> Place:
 
 
 def channels_order(axis: int, rank: int) -> Shape3:
-    """The order of height, width and channels in an ONNX tensor of a rank whose channels are an axis."""
+    """Return the order of height, width and channels in an ONNX tensor of a rank with this channel axis."""
     return CHANNELS_FIRST if axis == 1 and rank > 2 else CHANNELS_LAST
 
 
 def _works_on_channels(build: Build, place: Place, axis: int) -> bool:
-    """Whether an axis of an ONNX tensor is the channels of the feature map that it is."""
+    """Return whether an axis of an ONNX tensor is the channels of its feature map."""
     shape, order = build.shape_of(place), channels_order(axis, len(place.shape))
     if order == CHANNELS_FIRST:
         fits = image_shape(place.shape) == shape
@@ -249,7 +249,7 @@ def _works_on_channels(build: Build, place: Place, axis: int) -> bool:
 
 
 def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]] | None:
-    """First channel and channels of each output; None where these are no neighbours."""
+    """Return first channel and number of channels of each output; None where channels are not adjacent."""
     sizes = [source.shapes[name][axis] for name in node.output]
     if node.op_type == "Split":
         return [(sum(sizes[:at]), size) for at, size in enumerate(sizes)]
@@ -267,7 +267,7 @@ def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]
 
 
 def _with_operand(node: NodeProto, at: int) -> NodeProto:
-    """A concatenation of one operand alone."""
+    """Return a concatenation of a single operand."""
     inputs = (
         [*node.input[:2], *node.input[2 + 3 * at : 5 + 3 * at]] if node.op_type == "QLinearConcat" else [node.input[at]]
     )
@@ -281,7 +281,7 @@ Pads = tuple[int, int, int, int]
 
 @refuses("its pads are no constants")
 def lower_pad(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a Pad, and a table in front of it where the fragment changes codes."""
+    """Add the layer of a Pad, and a table before it where the fragment changes codes."""
     source, start, end, first_layer = build.source, fragment.inputs[0], fragment.outputs[0], len(build.graph.layers)
     node = next(node for node in fragment.nodes if node.op_type in PAD)
     order, pads = _border(build, node, build.places[start])
@@ -304,7 +304,7 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
 
 
 def _pads_with_zeros(source: Source, node: NodeProto, start: str) -> bool:
-    """Whether what is put around is the real number zero: on codes their zero point."""
+    """Return whether the padding is the real number zero: for codes their zero point."""
     given = attributes(node)
     value = source.constants[node.input[2]] if len(node.input) > 2 and node.input[2] else given.get("value", 0.0)
     zero = 0
@@ -314,7 +314,7 @@ def _pads_with_zeros(source: Source, node: NodeProto, start: str) -> bool:
 
 
 def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads | None]:
-    """The order of the axes, and the border on each side; None where something else is padded."""
+    """Return the order of the axes, and the padding on each side; None where other axes are padded."""
     before, after = padded_axes(build.source, node)
     order, shape, rank = border_order(build.source, node), build.shape_of(place), len(place.shape)
     if order == CHANNELS_FIRST:
@@ -329,7 +329,7 @@ def _border(build: Build, node: NodeProto, place: Place) -> tuple[Shape3, Pads |
 
 
 def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
-    """What a Pad adds before and after each axis.
+    """Return the padding of a Pad before and after each axis.
 
     Raises
     ------
@@ -351,13 +351,13 @@ def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
 
 
 def border_order(source: Source, node: NodeProto) -> Shape3:
-    """The order of height, width and channels that a Pad works on, as it leaves the channels alone."""
+    """Return the order of height, width and channels of a Pad that does not pad channels."""
     padded = [bool(sizes[0] or sizes[1]) for sizes in zip(*padded_axes(source, node), strict=True)]
     return CHANNELS_LAST if len(padded) == 4 and padded[1] and not padded[3] else CHANNELS_FIRST
 
 
 def merge_pads(graph: Graph) -> None:
-    """Let the windows that read a padded tensor reach into its border themselves, where all of them can."""
+    """Merge padding into the windows that read the padded tensor, where all of them can take it."""
     for name in [layer.output for layer in graph.layers if layer.adds_border]:
         layer = next(layer for layer in graph.layers if layer.output == name)
         readers = [other for other in graph.layers if name in other.inputs]
@@ -371,7 +371,7 @@ def merge_pads(graph: Graph) -> None:
 
 
 def _widen(layer: Layer, pad: Layer) -> Layer:
-    """A layer that reads what a border is put around, instead of the result."""
+    """Return a layer with the padding in its window, which reads the tensor before padding."""
     if pad.output not in layer.inputs:
         return layer
     pads = tuple(own + more for own, more in zip(layer.window.pads, pad.window.pads, strict=True))

@@ -25,27 +25,27 @@ from ..source import SPELL, OperandError, Source, UnsupportedError, cut
 from .lowering import refuses
 from .products import add_convolution, check_zero_point, constant
 
-# Operands of products in float, as integers: weights and bias that DequantizeLinear makes of codes.
+# Operands of float products as integers: weights and bias that DequantizeLinear makes of codes.
 
 MATRICES = ("Gemm", "MatMul")
-#: Half a unit of float32's last place, relative.
+#: Relative rounding error of float32.
 UNIT = 2.0**-24
-#: Relative error of a bias that was quantised with the scale of input times weight, in units: that scale's and its own.
+#: Relative error, in these units, of a bias quantised with the scale of input times weight: the scale's and its own.
 _ROUNDINGS = 4
 
 Float64 = npt.NDArray[np.float64]
 
 
 def zero_point_of(source: Source, node: NodeProto) -> int:
-    """The zero point that a QuantizeLinear or DequantizeLinear has."""
+    """Return the zero point of a QuantizeLinear or DequantizeLinear."""
     given = constant(source, node, 2)
     return 0 if given is None else int(given.item())
 
 
 def weights_of(source: Source, node: NodeProto) -> tuple[Int8, npt.NDArray[np.float32]]:
-    """int8[outputs, ...] and float32[outputs], what DequantizeLinear makes weights of.
+    """Return the codes and scales of weights before DequantizeLinear: int8[outputs, ...] and float32[outputs].
 
-    Of a transposed convolution int8[inputs, outputs / groups, ...], as they are in the file.
+    The codes of a transposed convolution are int8[inputs, outputs / groups, ...], as in the file.
     """
     name = node.input[1]
     values, maker = source.constants[name], {out: made for made in source.model.graph.node for out in made.output}
@@ -78,7 +78,7 @@ def weights_of(source: Source, node: NodeProto) -> tuple[Int8, npt.NDArray[np.fl
 
 
 def bias_of(source: Source, node: NodeProto, unit: Float64) -> tuple[npt.NDArray[np.int32], Float64]:
-    """int32[outputs] and what the file has: a whole number of input scale times weight scale, but for its roundings."""
+    """Return the bias as int32[outputs], in units of input scale times weight scale up to rounding, and the file's."""
     if len(node.input) < 3 or not node.input[2]:
         return np.zeros(len(unit), np.int32), np.zeros(len(unit))
     real = np.broadcast_to(source.constants[node.input[2]].reshape(-1), len(unit)).astype(np.float64)
@@ -95,17 +95,17 @@ def bias_of(source: Source, node: NodeProto, unit: Float64) -> tuple[npt.NDArray
     return whole.astype(np.int32), real
 
 
-# Products that ONNX Runtime computes in float, and that give the bytes of an integer sum in whatever order it adds.
+# Products that ONNX Runtime computes in float, and that give the bytes of an integer sum in any order of additions.
 #
-# Between DequantizeLinear and QuantizeLinear of other types, or with a Flatten in front of it, a product stays in
-# float. Its code is certain in two cases. Where scales are powers of two, every number is a whole multiple of one of
-# them, and nothing is rounded before the code is. Elsewhere no sum may come so near to a tie that float32's roundings
+# Between DequantizeLinear and QuantizeLinear of other types, or with a Flatten before it, a product stays in float.
+# Its code is certain in two cases. Where scales are powers of two, every number is a whole multiple of one of them,
+# and nothing is rounded before the code. Elsewhere no sum may be so close to a tie that float32's rounding errors
 # could decide.
 
 CONVOLUTIONS = ("Conv", "FusedConv")
 _TRUNK, _CUTTING = (*LAYOUT, *POOLING), ("Relu", "Clip")
-#: Roundings of a term besides those of the additions: of its factors, the product and the quotient, and of the
-#: requantiser's scale and product; and half as many again for what their products leave.
+#: Rounding errors of a term besides those of the additions: of its factors, the product and the quotient, and of the
+#: requantiser's scale and product; and half as many again for terms of second order.
 _SUM_ROUNDINGS = 16
 #: Magnitudes from which float32 holds multiples of the least term exactly.
 _LEAST_TERM = 2.0**-100
@@ -113,28 +113,28 @@ _LEAST_TERM = 2.0**-100
 
 @dataclass
 class FloatProduct:
-    """A product in float, as integers.
+    """A float product in integers.
 
     Attributes
     ----------
     node : NodeProto
     before, after : list of NodeProto
-        Layout operators and max pooling around it.
+        Layout operators and max pooling before and after it.
     weights : int8[outputs, ...]
-        Of a matrix product int8[outputs, features].
+        Codes of the weights; for a matrix product int8[outputs, features].
     bias : int32[outputs]
     scales : float32[outputs]
-        Of the weights.
+        Scales of the weights.
     ends : tuple of float32
         Scales of input and output.
     codes : tuple of int
-        Least and greatest code of the input, as they are in the file.
+        Least and greatest code of the input, in the file's codes.
     zero_points : tuple of int
-        Of input and output.
+        Zero points of input and output.
     low, high : int
-        Bounds of the output's code that Relu and Clip leave.
+        Bounds of the output's code after Relu and Clip.
     channels : int64[outputs]
-        Of the operator's output, for messages.
+        Channels of the operator's output, for messages.
     """
 
     node: NodeProto
@@ -157,12 +157,12 @@ class FloatProduct:
         Raises
         ------
         UnsupportedError
-            With a channel and a sum whose code is not certain.
+            The message names a channel and a sum whose code is not certain.
         """
         weights = self.weights.reshape(len(self.weights), -1).astype(np.float64)
         unit = self.ends[0].astype(np.float64) * self.scales.astype(np.float64)
         reach = [code - self.zero_points[0] for code in self.codes]
-        # The border of a map counts as 0.
+        # Padding counts as 0.
         steps = np.stack([weights * reach[0], weights * reach[1], weights * 0])
         least, greatest = (end.sum(axis=1) + self.bias for end in (steps.min(axis=0), steps.max(axis=0)))
         total = np.abs(weights).sum(axis=1) * max(map(abs, reach)) + np.abs(self.bias)
@@ -183,7 +183,7 @@ class FloatProduct:
                 )
 
     def _is_exact(self, unit: Float64, total: Float64) -> bool:
-        """Whether nothing is rounded: all numbers are whole multiples of one power of two, and at most 2**24 of it."""
+        """Return whether nothing is rounded: all numbers are multiples of one power of two, by at most 2**24."""
         scales = np.concatenate([self.scales, self.ends])
         is_power = are_powers_of_two(scales) and unit.min() >= _LEAST_TERM
         return bool(is_power and (total <= 1 / UNIT).all() and np.array_equal(self._real_bias, self.bias * unit))
@@ -214,7 +214,7 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
     bias, real_bias = bias_of(source, node, ends[0].astype(np.float64) * scales.astype(np.float64))
     channels = np.arange(len(scales))
     if node.op_type in TRANSPOSED:
-        # Each phase of the output is a channel of its own, of the weights that reach it.
+        # Each phase of the output is a separate channel, with the weights that reach it.
         geometry = geometry_of(source, node)
         weights = geometry.weights(weights.reshape(*weights.shape[:2], *geometry.kernel))
         scales, bias, real_bias, channels = map(geometry.of_outputs, (scales, bias, real_bias, channels))
@@ -237,7 +237,7 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
 
 
 def code_range(source: Source, tensor: str) -> tuple[int, int]:
-    """Least and greatest code that Relu and Clip in front of them leave: QuantizeLinear never decreases."""
+    """Return the least and greatest code after Relu and Clip before QuantizeLinear, which is monotonic."""
     limits = np.iinfo(source.types[tensor])
     bounds: list[tuple[float, float]] = [(limits.min, limits.max)]
     node = source.producer.get(tensor)
@@ -258,7 +258,7 @@ def code_range(source: Source, tensor: str) -> tuple[int, int]:
 
 
 def _numbers(source: Source, node: NodeProto) -> tuple[float, float]:
-    """Bounds that an operator sets to what it computes."""
+    """Return the bounds of an operator's results."""
     activation = attributes(node).get("activation", b"").decode() or node.op_type
     if activation == "Relu":
         return 0.0, math.inf
@@ -309,13 +309,13 @@ def lower_float_product(build: Build, fragment: Fragment) -> None:
         high=product.high - output_offset,
     )
     build.add_view(end, follow_trunk(build, product.after, result, end, end))
-    # Codes that the network never has need not be those of float32.
+    # Codes that never occur in the network need not equal those of float32.
     bounds = (code - input_offset for code in product.codes)
     codes = np.clip(random_codes(build, given.tensor), *bounds).astype(np.int8)
     check_layers(build, fragment, first_layer, {given.tensor: codes})
 
 
-# Lower a transposed convolution: the convolution of all phases, depth to space, and a crop where that is too large.
+# Lower a transposed convolution to a convolution of all phases, depth to space, and a crop where that is too large.
 
 
 def check_transposed(source: Source, fragment: Fragment) -> None:
@@ -350,7 +350,7 @@ def lower_transposed(build: Build, fragment: Fragment) -> None:
     geometry = geometry_of(source, node)
     phases, (rows, columns) = len(geometry.phases), geometry.whole
     shape = rows // geometry.strides[0], columns // geometry.strides[1], len(product.weights)
-    # The convolution gives the output itself where there is one phase, and depth to space where that is all.
+    # With one phase the convolution's result is the output; without a crop that of depth to space is.
     is_cropped = geometry.whole != geometry.target
     wide = name if phases > 1 or is_cropped else end
     build.add_tensor(wide, shape, end)
@@ -440,7 +440,8 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
 
 
 def _looked_up(node: NodeProto, source: str, end: str, tables: Int8) -> Arrange:
-    """A copy in which every channel is looked up in its table, int8[channels, 256]; channels of one table together."""
+    """Return a copy with a table for each channel, int8[channels, 256]; channels with the same table are copied
+    together."""
     kinds, kind_of = np.unique(tables, axis=0, return_inverse=True)
     pieces = [
         Selection(0, taken[0], len(taken), targets[0], table, step=taken.step, spread=targets.step)
@@ -457,7 +458,7 @@ def _looked_up(node: NodeProto, source: str, end: str, tables: Int8) -> Arrange:
 
 
 def _named(source: Source, fragment: Fragment) -> NodeProto:
-    """The first operator with a value for each channel."""
+    """Return the name of the first operator with a value for each channel."""
     constants = source.constants
     return next(
         node
@@ -467,8 +468,8 @@ def _named(source: Source, fragment: Fragment) -> NodeProto:
 
 
 def _tables(source: Source, fragment: Fragment) -> tuple[Int8, Float64]:
-    """What ONNX Runtime makes of every code in every channel: int8[channels, 256], and the float values before it
-    quantises them, in steps of the result.
+    """Run ONNX Runtime on every code in every channel: return int8[channels, 256], and the float values before
+    quantisation in steps of the result.
     """
     start, end, last = fragment.inputs[0], fragment.outputs[0], fragment.nodes[-1]
     channels, *sizes = source.shapes[start][1:]
@@ -483,14 +484,15 @@ def _tables(source: Source, fragment: Fragment) -> tuple[Int8, Float64]:
 def _fitted(
     table: Int8, steps: Float64, source_zero: int, target_zero: int, bounds: tuple[int, int]
 ) -> tuple[int, int, np.float32] | None:
-    """Weight, bias and multiplier that give a table, int8[256], within the bounds of all tables, if there are some.
+    """Find weight, bias and multiplier that give a table, int8[256], within the bounds of all tables; None if there are
+    none.
 
-    ``steps``, float64[256], lie on a line where nothing cuts them.
+    ``steps``, float64[256], are on a line where they are not clipped.
     """
     if (table == table[0]).all():
         return 0, int(table[0]) - target_zero, np.float32(1)
     inner = np.flatnonzero((table > table.min()) & (table < table.max()))
-    # Of two codes there is no code between: a step where the line is.
+    # Two neighbouring codes have no code between them, so the line's own value is taken.
     first, last = (inner[0], inner[-1]) if len(inner) > 1 else (at := int(np.diff(table != table[0]).argmax()), at + 1)
     inputs = CODES.astype(np.int64) - source_zero
     slope = (steps[last] - steps[first]) / (last - first)

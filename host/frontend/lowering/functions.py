@@ -59,12 +59,12 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
     check_layers(build, fragment, first_layer)
 
 
-# Lower a binary convolution, a function of the model that stays whole: signs of what it reads, and its layer.
+# Lower a binary convolution, a function of the model that stays whole, to the signs of its input and its layer.
 #
-# What it gives are codes first, also where they are +1 and -1, so that every other layer may read them;
-# :mod:`.quantisation` makes binary tensors of those that binary convolutions alone read.
+# Its result is codes at first, even if they are +1 and -1, so that every other layer may read them;
+# :func:`.tables.pack_signs` makes binary tensors of those that only binary convolutions read.
 
-#: Codes to +1 and -1.
+#: A table from codes to +1 and -1.
 SIGNS = signs(CODES)
 
 
@@ -80,7 +80,7 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
     place, weights, window, shape, axes = _kernel(build, node, place, body, build.source.shapes[end])
     outputs, is_signs = len(weights), body.scale is None
     build.add_tensor(end, shape, end)
-    # Readers may say otherwise.
+    # A reader may require another shape.
     build.graph.tensors[end] = dataclasses.replace(build.graph.tensors[end], zero_point=body.result_zero_point)
     codes = _add_tensor(build, f"{end} (codes)", shape) if is_signs else end
     build.graph.layers.append(
@@ -103,7 +103,8 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
 
 
 def _kernel(build: Build, node: NodeProto, place: Place, body: BinaryBody, onnx_shape: tuple[int, ...]) -> Lowered:
-    """What is read, weights [outputs, rows, columns, inputs], window, and shape and order of axes of the result."""
+    """Return the input's place, weights [outputs, rows, columns, inputs], window, and shape and axis order of the
+    result."""
     geometry, weights = body.geometry, body.weights
     wanted, output_shape = image_shape(place.shape), image_shape(onnx_shape)
     on_vector = wanted is None or wanted[:2] == output_shape[:2] == (1, 1)
@@ -116,7 +117,7 @@ def _kernel(build: Build, node: NodeProto, place: Place, body: BinaryBody, onnx_
 
 
 def _window(body: BinaryBody, shape: Shape3, output_shape: Shape3) -> Window:
-    """The geometry, with the border that its windows really reach below and to the right."""
+    """Return the geometry, with only the padding that windows reach below and to the right."""
     geometry = body.geometry
     window = Window(geometry.kernel, geometry.strides, geometry.dilations, geometry.pads)
     below, beside = (
@@ -127,7 +128,7 @@ def _window(body: BinaryBody, shape: Shape3, output_shape: Shape3) -> Window:
 
 
 def _add_signs(build: Build, node: NodeProto, tensor: str, zero_point: int) -> str:
-    """The binary tensor that is +1 where a tensor is at least the zero point."""
+    """Add the binary tensor that is +1 where a tensor is at least the zero point."""
     name = _add_tensor(build, f"{node.output[0]} (signs of {tensor})", build.graph.tensors[tensor].shape, BINARY_BITS)
     table = None
     if zero_point:
@@ -137,7 +138,7 @@ def _add_signs(build: Build, node: NodeProto, tensor: str, zero_point: int) -> s
 
 
 def _add_tensor(build: Build, name: str, shape: Shape3, bits: int = 8) -> str:
-    """A tensor that the model does not have."""
+    """Add a tensor that the model does not have."""
     name = build.own_name(name)
     build.graph.tensors[name] = Tensor(name, shape, 1.0, 0, (), bits)
     return name

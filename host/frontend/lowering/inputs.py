@@ -1,4 +1,4 @@
-"""Place the accelerator's inputs: which order of height, width and channels the first layer wants them in."""
+"""Place the accelerator's inputs, with height, width and channels in the order that the first layer needs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def place_input(build: Build, name: str) -> None:
 
 
 def feature_shape(source: Source, name: str) -> tuple[Shape3, Shape3]:
-    """The feature map that a tensor of codes is, and the order of its axes.
+    """Return the feature map of a tensor of codes, and the order of its axes.
 
-    The first spatial operator after it decides; where there is none, or values would move on the way, the tensor is
-    taken as it lies: an image, or a vector.
+    The first spatial operator after it decides; where there is none, or values would move on the way, the tensor keeps
+    its layout, as an image or a vector.
     """
     found = _find_spatial(source, name)
-    # What is repeated on the way has another size there.
+    # An operator that repeats elements on the way changes the size.
     if found is not None and size(found[1]) == size(source.shapes[name]):
         path, shape, axes, onnx_shape = found
         here: Shape3 | None = axes
@@ -58,8 +58,8 @@ _Wish = tuple[list[NodeProto], Shape3, Shape3, tuple[int, ...]]
 
 
 def _find_spatial(source: Source, name: str) -> _Wish | None:
-    """Layout operators on the way to the first operator with an opinion, and what it wants: shape, axes, ONNX shape."""
-    # Depth first, each tensor once: a residual network has two to the number of its sums ways to its end.
+    """Find the first operator that requires a layout: return layout operators before it, shape, axes and ONNX shape."""
+    # The search is depth first and visits each tensor once, as a residual network of n sums has 2**n paths.
     seen = {name}
     ways: list[tuple[NodeProto, str, list[NodeProto]]] = [(node, name, []) for node in _readers(source, name)]
     while ways:
@@ -90,14 +90,14 @@ def _find_spatial(source: Source, name: str) -> _Wish | None:
 
 
 def _works_on_rows(source: Source, node: NodeProto) -> bool:
-    """Whether a concatenation, Split or Slice works on several axes, or on one that no channels can be."""
+    """Return whether a concatenation, Split or Slice works on several axes, or on one that cannot be channels."""
     if node.op_type not in (*CONCAT, *SLICE):
         return False
     return channel_axis(source, node) not in (1, len(source.shapes[node.output[0]]) - 1)
 
 
 def _readers(source: Source, name: str) -> list[NodeProto]:
-    """The consumers of a tensor, the first one last."""
+    """Return the consumers of a tensor, the first one last."""
     return source.consumers.get(name, [])[::-1]
 
 

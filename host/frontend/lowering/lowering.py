@@ -1,4 +1,4 @@
-"""A way to lower operators, with what the list of supported operators says of it."""
+"""A way to lower operators, with its entry in the list of supported operators."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any, TypeVar, cast
 
 from ...graph import Layer
 
-#: The attribute of a function that holds what :func:`refuses` stated of it.
+#: The attribute of a function with the clauses of :func:`refuses`.
 _REFUSALS = "refusals"
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class Runs(enum.Enum):
-    """How the accelerator executes operators."""
+    """The way in which the accelerator executes operators."""
 
     LAYER = "a layer"
     TABLE = "a table, part of the layer in front where nothing else reads what that gives"
@@ -30,18 +30,18 @@ class Lowering:
     Attributes
     ----------
     lower : callable
-        Adds the layers, or refuses the operators: :func:`refuses` says when.
+        Adds the layers, or refuses the operators in the cases that :func:`refuses` states.
     operators : tuple of str
-        By their names in ONNX, or in the domains that ONNX Runtime, QONNX or Lutterfly have for them.
+        Names of the operators in ONNX, or in the domains of ONNX Runtime, QONNX or Lutterfly.
     runs : Runs
     layers : tuple of type
-        Kinds of layers that it adds, each of which a fragment may need.
+        Kinds of layers that it may add.
     checks : tuple of callable
-        Functions that refuse operators before these are lowered, marked by :func:`refuses` as well.
+        Functions that refuse operators before lowering, also marked by :func:`refuses`.
     moves : bool
-        Whether it finds elements wherever layout operators have moved them.
+        Whether it accepts elements at any place to which layout operators have moved them.
     title : str
-        What the operators are; empty where the kind of the fragment says it.
+        The name of the group of operators; empty where the kind of the fragment is its name.
     """
 
     lower: Callable[..., object]
@@ -70,7 +70,7 @@ def refuses(*clauses: str) -> Callable[[_Function], _Function]:
 
 
 def refusals(function: Callable[..., object]) -> tuple[str, ...]:
-    """The clauses that :func:`refuses` stated of a function.
+    """Return the clauses that :func:`refuses` stated for a function.
 
     Raises
     ------

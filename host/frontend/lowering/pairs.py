@@ -20,18 +20,18 @@ from ..fragments import ADDITION, EXTREMES, MULTIPLICATION, SUBTRACTION, Fragmen
 from ..source import ONE_TYPE, Source, UnsupportedError, cut
 from .lowering import refuses
 
-# Two activations that become one: what they are, and what ONNX Runtime makes of every pair of their codes.
+# Operators on two activations: their operands, and ONNX Runtime's result for every pair of codes.
 
 
 class Operands(NamedTuple):
-    """What an operator on two activations reads and gives.
+    """Operands and result of an operator on two activations.
 
     Attributes
     ----------
     names : list of str
         Tensors of codes of both operands.
     scales, zero_points : tuple
-        Of both and of the result; zero points as int8 codes.
+        Scales and zero points of both and of the result; zero points are int8 codes.
     """
 
     names: list[str]
@@ -40,7 +40,7 @@ class Operands(NamedTuple):
 
 
 def operands_of(source: Source, fragment: Fragment, node: NodeProto) -> Operands:
-    """The operands of ``node``, which is in QLinear form or stands between DequantizeLinear and QuantizeLinear."""
+    """Return the operands of ``node``, which has QLinear form or is between DequantizeLinear and QuantizeLinear."""
     if node.domain == "com.microsoft":
         names, ends = [node.input[0], node.input[3]], [node.input[at : at + 2] for at in (1, 4, 6)]
     else:
@@ -57,25 +57,25 @@ def operands_of(source: Source, fragment: Fragment, node: NodeProto) -> Operands
 
 
 def _producer(source: Source, name: str) -> NodeProto:
-    """The DequantizeLinear that an operand comes from."""
+    """Return the DequantizeLinear of an operand."""
     node = source.producer[name]
     return node if node.op_type == "DequantizeLinear" else _producer(source, node.input[0])
 
 
 def lie_alike(build: Build, node: NodeProto, names: Sequence[str]) -> tuple[Place, Place]:
-    """Both operands as places of one shape and layout: layers move or repeat elements of one where need be.
+    """Give both operands one shape and layout: layers move or repeat elements of one where necessary.
 
     Parameters
     ----------
     build : Build
     node : NodeProto
     names : sequence of str
-        Of two tensors of codes.
+        Names of two tensors of codes.
 
     Raises
     ------
     UnsupportedError
-        If none has the shape of the result.
+        If neither has the shape of the result.
     """
     first, second = (build.places[name] for name in names)
     shape = np.broadcast_shapes(first.shape, second.shape)
@@ -90,7 +90,7 @@ def lie_alike(build: Build, node: NodeProto, names: Sequence[str]) -> tuple[Plac
 
 
 def check_types(source: Source, names: Sequence[str], operator: str) -> None:
-    """Refuse operands that are int8 and uint8, because the file has both, or ONNX Runtime makes the one of the other.
+    """Refuse operands of which one is int8 and one uint8, in the file or after ONNX Runtime's conversion.
 
     Raises
     ------
@@ -108,24 +108,24 @@ def check_types(source: Source, names: Sequence[str], operator: str) -> None:
 
 
 def tabulate_pairs(source: Source, fragment: Fragment, names: Sequence[str]) -> Int8:
-    """Codes int8[256, 256] of every pair, as ONNX Runtime computes them."""
+    """Compute the codes int8[256, 256] of every pair in ONNX Runtime."""
     model = cut(source, fragment.nodes, dict.fromkeys(names, PAIRS[0].shape), fragment.outputs)
     feeds = {name: from_codes(codes, source.types[name]) for name, codes in zip(names, PAIRS, strict=True)}
     return to_codes(open_part(model).run(fragment.outputs, feeds)[0])
 
 
 def reached(expected: Int8) -> CodeFinish:
-    """The clamp of a fused Relu or Clip: what it cuts, no pair reaches."""
+    """Return the clamp of a fused Relu or Clip, as the range of the codes that pairs reach."""
     return CodeFinish(int(expected.min()), int(expected.max()))
 
 
 def add_checked(build: Build, fragment: Fragment, place: Place, layer: Layer, first_layer: int) -> None:
-    """Add the layer that gives a fragment's output, whose elements lie as those of ``place``.
+    """Add the layer that computes a fragment's output, with the layout of ``place``.
 
     Raises
     ------
     UnsupportedError
-        If a byte differs from ONNX Runtime's, of what the layers from ``first_layer`` on give.
+        If a byte of the layers from ``first_layer`` on differs from ONNX Runtime's.
     """
     build.add_tensor(layer.output, build.shape_of(place), layer.output)
     build.graph.layers.append(layer)
@@ -133,7 +133,7 @@ def add_checked(build: Build, fragment: Fragment, place: Place, layer: Layer, fi
     check_layers(build, fragment, first_layer)
 
 
-# Lower additions of two activations: two tables in fixed point, compared with ONNX Runtime on every pair of codes.
+# Lower additions of two activations to two tables in fixed point, compared with ONNX Runtime on every pair of codes.
 
 
 @refuses(
@@ -172,7 +172,7 @@ def _difference(fragment: Fragment, node: NodeProto, wrong: int) -> str:
     return f"for {wrong} of 65536 pairs of codes ONNX Runtime gives another sum than two tables{cause}"
 
 
-# Lower differences of two activations: two tables that are added up, compared with ONNX Runtime on every pair.
+# Lower differences of two activations to two tables that are added, compared with ONNX Runtime on every pair.
 
 
 @refuses(
@@ -237,14 +237,14 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
 
 
 def _is_vector(place: Place, of: Place) -> bool:
-    """Whether a tensor has one element for each channel of a map ``of``, as ONNX broadcasts it."""
+    """Return whether a tensor has one element for each channel of a map ``of``, as ONNX broadcasts it."""
     is_map = image_shape(of.shape) is not None and place.shape != of.shape
     return is_map and place.shape == (1, of.shape[1], *(1 for _ in of.shape[2:]))
 
 
-# Lower the greater, or the lesser, of two activations, compared with ONNX Runtime on every pair of codes.
+# Lower maxima and minima of two activations, compared with ONNX Runtime on every pair of codes.
 
-#: Turns the order of codes around: the greatest becomes the least.
+#: A table that reverses the order of codes: the greatest becomes the least.
 _TURNED = ~CODES
 
 
@@ -254,8 +254,10 @@ _TURNED = ~CODES
     "what ONNX Runtime computes is no choice between codes",
 )
 def lower_extreme(build: Build, fragment: Fragment) -> None:
-    """Add the layer of a maximum, and tables in front of it where an operand's codes stand for other numbers than those
-    of the result. A minimum is the maximum of codes whose order is turned around.
+    """Add the layer of a maximum, and tables before it where an operand's codes stand for other numbers than the
+    result's.
+
+    A minimum is the maximum of codes in reverse order.
     """
     source, end = build.source, fragment.outputs[0]
     node = next(node for node in fragment.nodes if node.op_type in EXTREMES)
@@ -264,7 +266,7 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
     expected = tabulate_pairs(source, fragment, names)
     is_least = node.op_type == "Min"
     codes = ~expected if is_least else expected
-    # What each code is beside the least one of the other operand.
+    # Each code is paired with the least one of the other operand.
     tables = codes.min(axis=1), codes.min(axis=0)
     if not np.array_equal(np.maximum(tables[0][:, None], tables[1]), codes):
         raise UnsupportedError(f"ONNX Runtime computes something else for {label(node)} than a choice between codes")
@@ -279,7 +281,7 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
 
 
 def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name: str) -> str:
-    """The tensor after a table, of its own; the one before it where all codes stay."""
+    """Add a tensor after a table; return the given one where the table changes no code."""
     if np.array_equal(table, CODES):
         return place.tensor
     name = build.own_name(name)

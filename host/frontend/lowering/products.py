@@ -32,21 +32,22 @@ from ..fragments import AVERAGE, LAYOUT, POINTWISE, POOLING, Fragment, Kind, lab
 from ..source import ONE_TYPE, ModelError, Source, UnsupportedError
 from .lowering import refuses
 
-# Kernels of products: weights as a layer has them, by how the values that they multiply lie in the graph.
+# Kernels of products: the layout of weights, which follows that of the input in the graph.
 
-#: What is read, kernel int8[outputs, rows, columns, inputs], its window, shape of the result and order of its axes.
+#: Input place, kernel int8[outputs, rows, columns, inputs], its window, shape of the result and order of its axes.
 Lowered = tuple[Place, Int8, Window, Shape3, Shape3]
 
 
 def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, onnx_shape: tuple[int, ...]) -> Lowered:
-    """A convolution, ``weights`` int8[outputs, inputs / groups, ...], whose result has the shape ``onnx_shape``."""
+    """Return the kernel of a convolution, ``weights`` int8[outputs, inputs / groups, ...], with result
+    ``onnx_shape``."""
     rank = weights.ndim - 2
     output_shape = image_shape(onnx_shape)
     wanted = image_shape(place.shape)
     kernel = weights.shape[2:]
     on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(kernel) == 1
     grouped = attributes(node).get("group", 1) > 1
-    # A 1x1 convolution on what was flattened before is a matrix product, unless its one window lies on the border.
+    # A 1x1 convolution on a flattened tensor is a matrix product, unless its one window is in the padding.
     if on_vector and not grouped and not any(window_of(node, kernel, rank, wanted, output_shape).pads):
         return lower_product(build, node, place, weights.reshape(len(weights), -1))
     place = as_image(build, node, place)
@@ -55,14 +56,15 @@ def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, on
     weights = weights.reshape(*weights.shape[:2], *window.kernel).transpose(0, 2, 3, 1)
     rows, columns = skipped(node, window, shape, output_shape)
     if rows or columns:
-        # Windows begin at the first element, and weights of zero leave out what ONNX Runtime does.
+        # Windows begin at the first element, and zero weights skip the elements that ONNX Runtime skips.
         weights = np.pad(weights, ((0, 0), (rows, 0), (columns, 0), (0, 0)))
         window = dataclasses.replace(window, kernel=weights.shape[1:3])
     return place, weights, window, output_shape, CHANNELS_FIRST
 
 
 def lower_product(build: Build, node: NodeProto, place: Place, matrix: Int8) -> Lowered:
-    """A matrix product, ``matrix`` int8[outputs, features]: a kernel over the whole map, or 1x1 on rows of features."""
+    """Return the kernel of a matrix product, ``matrix`` int8[outputs, features]: the whole map, or 1x1 on rows of
+    features."""
     shape = build.shape_of(place)
     outputs, features = matrix.shape
     if math.prod(shape) == features:
@@ -133,8 +135,10 @@ def check_linear(source: Source, fragment: Fragment) -> None:
 
 @refuses("some products read int8 codes and others uint8 codes")
 def check_one_type(source: Source, fragments: list[Fragment]) -> None:
-    """Check that all products read codes of one type: what ONNX Runtime needs for exact sums of the one (see
-    ``host/model/reference.py``) it has no kernels for with the other.
+    """Check that all products read codes of one type.
+
+    ONNX Runtime needs a setting for exact sums of uint8 (see ``host/model/executed.py``) with which it has no kernels
+    for int8.
     """
     first: dict[str, Fragment] = {}
     for fragment in fragments:
@@ -146,7 +150,7 @@ def check_one_type(source: Source, fragments: list[Fragment]) -> None:
 
 
 def constant(source: Source, node: NodeProto, position: int) -> np.ndarray | None:
-    """The constant at an input of a node, or None if the input is absent or no constant."""
+    """Return the constant at an input of a node, or None if the input is absent or not constant."""
     return source.constants.get(node.input[position]) if position < len(node.input) else None
 
 
@@ -168,12 +172,12 @@ def lower_linear(build: Build, fragment: Fragment) -> None:
 
 
 def check_zero_point(build: Build, node: NodeProto, place: Place, own: int) -> None:
-    """Check that a product reads codes with the zero point, as an int8 code, that they were quantised with.
+    """Check that a product reads codes with the zero point, as an int8 code, with which they were quantised.
 
     Raises
     ------
     ModelError
-        If not.
+        If it has another one.
     """
     tensor = build.graph.tensors[place.tensor]
     if own != tensor.zero_point:
@@ -213,14 +217,14 @@ def add_convolution(
     low: int = -128,
     high: int = 127,
 ) -> Place:
-    """Add the layer of a convolution or matrix product, and its result, which is quantised as an ONNX tensor is.
+    """Add the layer of a convolution or matrix product, and its result, with the quantisation of an ONNX tensor.
 
     Parameters
     ----------
     build : Build
     node : NodeProto
     place : Place
-        Of what it reads.
+        Place of its input.
     weights : int8[outputs, inputs / groups, ...] or int8[outputs, features]
     bias : int32[outputs]
     multiplier : float32[outputs]
@@ -234,7 +238,7 @@ def add_convolution(
     Raises
     ------
     ModelError, UnsupportedError
-        If its values do not lie as it wants them.
+        If its input does not have the layout that it needs.
     """
     onnx_shape = build.source.shapes[node.output[0]]
     if weights.ndim > 2:
@@ -259,7 +263,7 @@ def add_convolution(
 
 
 def multiplier_of(source: Source, node: NodeProto, channels: int) -> np.ndarray:
-    """float32[channels]: the scale from accumulator to result, in ONNX Runtime's order of float32 operations."""
+    """Return float32[channels], the scale from accumulator to result, in ONNX Runtime's order of float32 operations."""
     at = _POSITIONS[node.op_type]
     positions = (1, at.weight + 1, at.output_scale)
     input_scale, weight_scale, output_scale = (source.constants[node.input[at]].reshape(-1) for at in positions)
@@ -270,27 +274,27 @@ def multiplier_of(source: Source, node: NodeProto, channels: int) -> np.ndarray:
 
 # Lower matrix products of two activations, of which one becomes weights at run time.
 
-#: How ONNX and ONNX Runtime call it.
+#: Names of the operator in ONNX and ONNX Runtime.
 PRODUCTS_OF_TWO = ("MatMul", "QLinearMatMul")
 #: Positions of both operands in QLinearMatMul; scale and zero point follow each.
 _OPERANDS = (0, 3)
 
 
 class _Operand(NamedTuple):
-    """A tensor of the graph, and which of its elements make the matrices: int64[products, rows, columns]."""
+    """A tensor of the graph, and the indices of the elements of its matrices: int64[products, rows, columns]."""
 
     tensor: str
     elements: Elements
 
 
 class _Result(NamedTuple):
-    """A tensor of the graph with the results, one behind the other in the channels.
+    """A tensor of the graph with the results, concatenated in the channels.
 
     Attributes
     ----------
     tensor : str
     end : str
-        The ONNX tensor that they are.
+        The ONNX tensor of the results.
     size : tuple of int
         Rows and columns.
     """
@@ -302,15 +306,15 @@ class _Result(NamedTuple):
 
 @refuses("an operand has another zero point than 0", "it is a vector")
 def lower_matrix_product(build: Build, fragment: Fragment) -> None:
-    """Add a layer for each product of a stack, whose results are channels side by side."""
+    """Add a layer for each product of a stack; the results are concatenated in the channels."""
     source, node, end = build.source, fragment.main, fragment.outputs[0]
     first_layer = len(build.graph.layers)
     left, right = _operands(build, node)
-    # Each row of the left one by each column of the right one, which both lie in their last axis.
+    # Both operands have the summed axis last: rows of the left one and columns of the right one.
     right = right._replace(elements=right.elements.swapaxes(1, 2))
     is_image = _is_read_as_image(source, end)
     windows, matrices = (right, left) if is_image else (left, right)
-    # Side by side in the channels, rows of several matrices are no ONNX tensor before a layout operator makes them one.
+    # Rows of several matrices, side by side in the channels, are not an ONNX tensor until a layout operator follows.
     is_one = is_image or len(matrices.elements) == 1
     tensor = end if is_one else build.own_name(f"{end} side by side")
     size = (1, windows.elements.shape[1]) if is_image else _size(build, windows, matrices)
@@ -323,7 +327,7 @@ def lower_matrix_product(build: Build, fragment: Fragment) -> None:
 
 
 def _operands(build: Build, node: NodeProto) -> tuple[_Operand, _Operand]:
-    """Both, with as many matrices."""
+    """Return both operands, with the same number of matrices."""
     found = []
     for at in _OPERANDS:
         name, zero = node.input[at], build.source.constants[node.input[at + 2]]
@@ -360,14 +364,16 @@ def _add_products(build: Build, node: NodeProto, windows: _Operand, matrices: _O
 
 
 def _size(build: Build, windows: _Operand, matrices: _Operand) -> tuple[int, int]:
-    """Rows and columns of the results' pixels: those of an operand with as many, as other layers may combine them."""
+    """Return rows and columns of the results' pixels: those of an operand, if it has as many, for layers that combine
+    both."""
     rows = windows.elements.shape[1]
     sizes = [build.graph.tensors[operand.tensor].shape[:2] for operand in (windows, matrices)]
     return max([(1, rows), *(size for size in sizes if np.prod(size) == rows)])
 
 
 def _window_tensors(build: Build, node: NodeProto, operand: _Operand, size: tuple[int, int]) -> list[str]:
-    """A tensor for each matrix whose pixels are the rows: channels of the operand's where they are, else moved."""
+    """Return a tensor for each matrix, with rows as pixels: channels of the operand where possible, else a moved
+    copy."""
     tensor = build.graph.tensors[operand.tensor]
     pixels = np.arange(np.prod(tensor.shape)).reshape(-1, tensor.shape[2])
     firsts, channels = operand.elements[:, 0, 0], operand.elements.shape[2]
@@ -384,7 +390,7 @@ def _window_tensors(build: Build, node: NodeProto, operand: _Operand, size: tupl
 
 
 def _is_read_as_image(source: Source, name: str) -> bool:
-    """Whether what reads a result next reduces its last axis, whose elements are pixels then."""
+    """Return whether the reader of a result reduces its last axis, whose elements are pixels then."""
     waiting, seen = [name], set()
     while waiting:
         for node in source.consumers.get(waiting.pop(), []):

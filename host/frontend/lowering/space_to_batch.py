@@ -1,9 +1,9 @@
 """Dilation written as SpaceToBatch and BatchToSpace, as TensorFlow has it: one convolution with that dilation.
 
-Every phase of the rows and columns is an image of its own in a batch, which an undilated convolution reads. Exporters
-write the way there and back with Pad, Reshape, Transpose, SpaceToDepth, DepthToSpace and Slice, in any order and
-layout. So nothing is read off these operators: ONNX Runtime moves numbers instead of values through them, and these say
-which element each tap of the convolution reads, and which element each result becomes.
+Every phase of the rows and columns is an image in a batch, which an undilated convolution reads. Exporters write the
+conversions with Pad, Reshape, Transpose, SpaceToDepth, DepthToSpace and Slice, in any order and layout. So these
+operators are not interpreted: ONNX Runtime moves numbers instead of values through them, which show the element that
+each tap of the convolution reads, and the element that each result becomes.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from ..source import Source
 
 CONVOLUTIONS = ("Conv", "FusedConv", "QLinearConv")
 _MOVING = (*LAYOUT, *CHOICE, "DepthToSpace", "Slice", "SpaceToDepth")
-#: As many elements have numbers that are exact in float32.
+#: The greatest number of elements, whose numbers are exact in float32.
 _MOST = 1 << 24
 
 Int64 = npt.NDArray[np.int64]
-#: Adds a constant, under a name like the one that is given, and returns its name.
+#: Adds a constant, under a name like the given one, and returns its name.
 Constant = Callable[[str, np.ndarray], str]
 
 
 @dataclass
 class Network:
-    """What surrounds a convolution.
+    """The surroundings of a convolution.
 
     Attributes
     ----------
     nodes : sequence of NodeProto
     constants : mapping of str to array
     shapes : mapping of str to sequence of int
-        Of activations, for one sample.
+        Shapes of activations, for one sample.
     outputs : collection of str
     opsets : sequence of OperatorSetIdProto
     ir_version : int
@@ -64,14 +64,15 @@ class Network:
                 self._readers.setdefault(name, []).append(node)
 
     def ahead(self, convolution: NodeProto) -> list[NodeProto]:
-        """What moves elements in front of a convolution, the last node first; what is added counts as its border."""
+        """Return the nodes that move elements before a convolution, the last one first; added elements count as its
+        padding."""
         found: list[NodeProto] = []
         name, border = convolution.input[0], 0.0
         if convolution.op_type == "QLinearConv":
             border = self._number(convolution, 2)
         while (node := self._makers.get(name)) is not None:
             is_shared = self._only_reader(name) is None
-            # Every reader may have a DequantizeLinear of its own.
+            # Each reader may have its own DequantizeLinear.
             if is_shared and node.op_type != "DequantizeLinear":
                 break
             is_quantised = node.op_type == "QuantizeLinear"
@@ -91,7 +92,7 @@ class Network:
         return found
 
     def behind(self, convolution: NodeProto) -> list[NodeProto]:
-        """What moves elements behind a convolution, and computes with each of them alone."""
+        """Return the nodes after a convolution that move elements or compute with each element alone."""
         found: list[NodeProto] = []
         name = convolution.output[0]
         while (node := self._only_reader(name)) is not None and self.activations(node) == [name]:
@@ -103,13 +104,13 @@ class Network:
         return found
 
     def only_for(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
-        """Those of a row of nodes whose results nothing else reads than the next one."""
+        """Return the nodes of a row whose results only the next node reads."""
         return [node for node in nodes if self._only_reader(node.output[0]) is not None]
 
     def moved(self, nodes: Sequence[NodeProto], start: str) -> dict[str, Int64] | None:
-        """The elements of one tensor, numbered from 1, in those that nodes make of it; 0 is what is added.
+        """Move numbers from 1 on, one for each element of a tensor, through nodes; 0 stands for added elements.
 
-        Whatever else the nodes compute is left out. None if ONNX Runtime cannot run them.
+        Computations of the nodes are skipped. None if ONNX Runtime cannot run them.
         """
         shape = list(self.shapes.get(start, ()))
         if not shape or not all(shape) or np.prod(shape) >= _MOST:
@@ -130,7 +131,8 @@ class Network:
         return found | {start: numbers.astype(np.int64)}
 
     def _moving(self, node: NodeProto) -> NodeProto:
-        """A node that moves numbers as it moves values; one that only computes leaves them where they are."""
+        """Return a node that moves numbers as the given one moves values; a node that only computes becomes an
+        Identity."""
         if node.op_type not in (*_MOVING, *PAD):
             return helper.make_node("Identity", self.activations(node), node.output)
         copied = _copied(node)
@@ -139,7 +141,7 @@ class Network:
         return copied
 
     def computing(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
-        """Those that compute, without quantisations that take back the dequantisation before them."""
+        """Return the nodes that compute, without quantisations that undo the dequantisation before them."""
         found: list[NodeProto] = []
         for node in nodes:
             if node.op_type in (*_MOVING, *PAD, *TRANSPARENT):
@@ -159,18 +161,18 @@ class Network:
         return readers[0] if len(readers) == 1 and name not in self.outputs else None
 
     def activations(self, node: NodeProto) -> list[str]:
-        """What a node reads beside constants."""
+        """Return the inputs of a node that are not constants."""
         return list(dict.fromkeys(name for name in node.input if name and name not in self.constants))
 
     def _number(self, node: NodeProto, at: int) -> float:
-        """A zero point, or the value that a Pad adds."""
+        """Return a zero point, or the value that a Pad adds."""
         name = node.input[at] if at < len(node.input) else ""
         return float(self.constants[name].reshape(-1)[0]) if name in self.constants else 0.0
 
 
 @dataclass(frozen=True)
 class Dilated:
-    """A convolution with what moves elements around it, as the one that they are together.
+    """A convolution and the moves around it, as one dilated convolution.
 
     Attributes
     ----------
@@ -182,9 +184,9 @@ class Dilated:
     is_last : (bool, bool)
         Whether channels are the last axis of ``source``, and of ``target``.
     dilations, pads : tuple of int
-        Negative pads leave rows or columns out.
+        Dilations and pads; negative pads skip rows or columns.
     moved : dict of str to array
-        Elements of the convolution's result in what is made of it.
+        Indices of the elements of the convolution's result in tensors after it.
     """
 
     network: Network
@@ -200,11 +202,11 @@ class Dilated:
 
     @property
     def replaced(self) -> list[NodeProto]:
-        """The nodes around the convolution of which nobody needs anything any more."""
+        """The nodes around the convolution whose results are not needed any more."""
         return [*self.network.only_for(self.ahead), *self.behind]
 
     def written(self, constant: Constant) -> list[NodeProto] | None:
-        """The nodes in place of all of them; None if one computes otherwise from image to image."""
+        """Return the nodes that replace all of them; None if a node computes differently for different images."""
         rank, made, behind = len(self.dilations), list[NodeProto](), []
         for node in self.network.computing(self.behind):
             given = self._of_channels(node, constant)
@@ -236,7 +238,7 @@ class Dilated:
         return self._connected(made)
 
     def _connected(self, made: list[NodeProto]) -> list[NodeProto]:
-        """Nodes one after the other, each of which reads what the one before gives wherever it reads no constant."""
+        """Chain nodes: every input that is not constant is connected to the result of the node before."""
         name = self.source
         for number, node in enumerate(made):
             node.input[:] = [
@@ -249,7 +251,7 @@ class Dilated:
         return made
 
     def _of_channels(self, node: NodeProto, constant: Constant) -> NodeProto | None:
-        """A pointwise node whose constants lie along the channels of the convolution's own result."""
+        """Return a pointwise node with its constants along the channels of the convolution's own result."""
         constants, copied = self.network.constants, _copied(node)
         place = next(name for name in node.input if name and name not in constants)
         numbers = self.moved[place] - 1
@@ -277,7 +279,8 @@ class Dilated:
 
 
 def find_dilated(network: Network, convolution: NodeProto) -> Dilated | None:
-    """Find the dilated convolution that a convolution of several images and its surroundings are, if they are one."""
+    """Find the dilated convolution that is equal to a convolution of several images and its surroundings, if there is
+    one."""
     if network.activations(convolution) != [convolution.input[0]]:
         return None
     ahead, behind = network.ahead(convolution), network.behind(convolution)
@@ -300,13 +303,14 @@ def find_dilated(network: Network, convolution: NodeProto) -> Dilated | None:
 
 
 def _cheapest(network: Network, rows: Iterable[list[NodeProto]]) -> list[list[NodeProto]]:
-    """Rows of nodes in the order in which to try them: few that compute, then as many others as can be."""
+    """Yield rows of nodes in the order of trials: those with few that compute first, then those with many others."""
     return sorted(rows, key=lambda nodes: (len(network.computing(nodes)), -len(nodes)))
 
 
 @dataclass(frozen=True)
 class _Moves:
-    """Numbered elements: the source, and what the convolution reads of it; the convolution's result, and its end."""
+    """Numbered elements of the source, in the convolution's input, of the convolution's result, and in the final
+    tensor."""
 
     source: Int64
     read: Int64
@@ -317,7 +321,7 @@ class _Moves:
 def _geometry(
     convolution: NodeProto, network: Network, moves: _Moves, is_last: tuple[bool, bool]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Dilations and pads of the one convolution; None if there is none."""
+    """Return dilations and pads of the one convolution; None if there is none."""
     rank = moves.read.ndim - 2
     weights = network.constants.get(convolution.input[3 if convolution.op_type == "QLinearConv" else 1])
     given = {item.name: helper.get_attribute_value(item) for item in convolution.attribute}
@@ -337,7 +341,7 @@ def _geometry(
     written = _places(target, moves.result)
     if read is None or written is None:
         return None
-    # The pixel of the source that each tap reads for each pixel of the target.
+    # This is the pixel of the source that each tap reads for each pixel of the target.
     image, *corner = written
     taps = np.meshgrid(*(np.arange(size) for size in kernel), indexing="ij")
     spread = [
@@ -376,7 +380,7 @@ def _geometry(
 
 
 def _pixels(read: Int64, source: Int64) -> Int64 | None:
-    """int64[images, *sizes]: the pixel of the source, from 1, that each pixel is; None if channels are not its own."""
+    """Return int64[images, *sizes], the source pixel, from 1, of each pixel; None if channels are mixed."""
     if read.shape[1] != source.shape[1]:
         return None
     known = np.zeros(source.size + 1, np.int64)
@@ -390,7 +394,7 @@ def _pixels(read: Int64, source: Int64) -> Int64 | None:
 
 
 def _places(target: Int64, result: Int64) -> tuple[Int64, ...] | None:
-    """Image and pixel of the convolution's result that each pixel of the target is; None if channels differ."""
+    """Return image and pixel of the convolution's result for each pixel of the target; None if channels differ."""
     if not target.size or target.min() < 1 or target.shape[1] != result.shape[1]:
         return None
     image, channel, *pixel = np.unravel_index(target[0] - 1, result.shape)
@@ -404,7 +408,7 @@ def _turned(array: np.ndarray, *, is_last: bool) -> np.ndarray:
 
 
 def _is_constant(node: NodeProto) -> bool:
-    """Whether a Pad puts one value around; one that is an attribute, before operator set 11, must be 0."""
+    """Return whether a Pad has a constant value; as an attribute, before operator set 11, it must be 0."""
     given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     return given.get("mode", b"constant") == b"constant" and not given.get("value", 0)
 
@@ -416,7 +420,7 @@ def _copied(node: NodeProto) -> NodeProto:
 
 
 def merge_dilations(source: Source) -> None:
-    """Write convolutions of a measured model between SpaceToBatch and BatchToSpace as dilated ones."""
+    """Rewrite convolutions of a measured model between SpaceToBatch and BatchToSpace as dilated ones."""
     for name in [node.name for node in source.nodes if _has_images(source, node)]:
         graph, nodes = source.model.graph, list(source.model.graph.node)
         convolution = next(node for node in nodes if node.name == name)

@@ -1,4 +1,4 @@
-"""Lower what is computed in float between two quantised tensors to tables, and fuse tables into layers."""
+"""Lower float operators between two quantised tensors to tables, and fuse tables into layers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from .products import constant
 def lower_region(build: Build, fragment: Fragment) -> None:
     """Add the layers of a region: max pooling, a table, max pooling; each only where there is one.
 
-    Moves of elements stand after the table, which may then be part of the layer in front of it.
+    Moves of elements come after the table, so that it can be fused into the layer before it.
     """
     source, start, end = build.source, fragment.inputs[0], fragment.outputs[0]
     steps = [node for node in fragment.nodes if _is_step(source, node)]
@@ -60,7 +60,7 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         after = follow_layouts(build, steps[at:], place) if is_last else None
         if after is not None and after.order is not None:
             place, after = _narrowed(build, fragment, place, after)
-        # The float tensor in front of QuantizeLinear lends its name: nothing else in the graph has it.
+        # The float tensor before QuantizeLinear lends its name: nothing else in the graph has it.
         output = end if after is not None and after.order is None else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
         build.graph.layers.append(
@@ -74,7 +74,8 @@ def lower_region(build: Build, fragment: Fragment) -> None:
 
 
 def _narrowed(build: Build, fragment: Fragment, place: Place, after: Place) -> tuple[Place, Place]:
-    """Both places in some channels alone, where nothing else is read of a tensor: a table need not have the others."""
+    """Restrict both places to some channels, where no other channels of the tensor are read: the table skips the
+    others."""
     pixels, channels = np.divmod(after.order, build.shape_of(place)[2])
     first, count = int(channels.min()), int(np.ptp(channels)) + 1
     if after.order.size != np.prod(build.shape_of(place)[:2]) * count:
@@ -85,7 +86,7 @@ def _narrowed(build: Build, fragment: Fragment, place: Place, after: Place) -> t
 
 
 def _check_passed_by_all(source: Source, fragment: Fragment, node: NodeProto) -> None:
-    """Refuse a node that some path from the region's input to its output avoids."""
+    """Refuse a node that is not on every path from the region's input to its output."""
     above, below = set(node.input), set(node.output)
     for other in reversed(fragment.nodes):
         if above & set(other.output):
@@ -100,7 +101,7 @@ def _check_passed_by_all(source: Source, fragment: Fragment, node: NodeProto) ->
 
 
 def _bypass(source: Source, fragment: Fragment, steps: list[NodeProto]) -> onnx.ModelProto:
-    """The region on a tensor of any length, without its layout operators and pooling."""
+    """Return the region for a tensor of any length, without its layout operators and pooling."""
     skipped = {id(node) for node in steps}
     nodes = [
         helper.make_node("Identity", node.input[:1], node.output[:1], node.name) if id(node) in skipped else node
@@ -110,10 +111,10 @@ def _bypass(source: Source, fragment: Fragment, steps: list[NodeProto]) -> onnx.
 
 
 def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProto, pools: list[NodeProto]) -> int:
-    """How many of the poolings stand before the table.
+    """Count the poolings before the table.
 
-    A pooling may stand before the table if the operators ahead of it never decrease, and after it if those after
-    never decrease, on every code.
+    A pooling may be before the table if the operators before it never decrease, and after it if those after it never
+    decrease, on every code.
     """
     names = [node.input[0] for node in pools]
     exposed = expose(pointwise, names)
@@ -127,7 +128,7 @@ def _count_leading(source: Source, fragment: Fragment, pointwise: onnx.ModelProt
         # Equal values must have equal results, or sorting by both hides a decrease.
         order = np.lexsort((-results, value))
         may_follow.append(bool((np.diff(results[order]) >= 0).all()))
-    # Codes are pooled where the model pools them, if that is exact: poolings with nothing ahead of them stand before
+    # Codes are pooled where the model pools them, if that is exact: poolings without an operator before them are before
     # the table.
     natural = sum(1 for node in pools if not _computes(source, fragment.nodes[: fragment.nodes.index(node)]))
     for leading in sorted(range(len(pools) + 1), key=lambda count: abs(count - natural)):
@@ -150,7 +151,7 @@ def _moves(source: Source, node: NodeProto) -> bool:
 
 
 def _is_step(source: Source, node: NodeProto) -> bool:
-    """Whether an operator moves codes, or chooses among them."""
+    """Return whether an operator moves codes, or selects among them."""
     return node.op_type in POOLING or is_layout(source, node) or is_move(source, node)
 
 
@@ -182,7 +183,8 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
 
 
 def table_or(lower: Callable[[Build, Fragment], None]) -> Callable[[Build, Fragment], None]:
-    """What adds a table where a fragment's inputs are functions of one tensor, and does as ``lower`` elsewhere."""
+    """Return a lowering that adds a table where a fragment's inputs are functions of one tensor, and else is
+    ``lower``."""
 
     @functools.wraps(lower)
     def lower_fragment(build: Build, fragment: Fragment) -> None:
@@ -192,7 +194,7 @@ def table_or(lower: Callable[[Build, Fragment], None]) -> Callable[[Build, Fragm
 
 
 def single_origin(build: Build, fragment: Fragment) -> str | None:
-    """The tensor that all inputs of a fragment are functions of, code by code; None if there is none."""
+    """Return the tensor of whose codes all inputs of a fragment are functions; None if there is none."""
     places = [build.places[name] for name in fragment.inputs]
     roots = {_origin(build.graph, place.tensor)[0] for place in places}
     shape, first = build.shape_of(places[0]), places[0]
@@ -201,7 +203,7 @@ def single_origin(build: Build, fragment: Fragment) -> str | None:
 
 
 def _origin(graph: Graph, tensor: str) -> tuple[str, Int8]:
-    """The tensor that another one is a table of, through tables in a row, and that table."""
+    """Return the tensor from which another one is computed by tables only, and the composed table."""
     table = CODES
     producer = {layer.output: layer for layer in graph.layers}
     while (layer := producer.get(tensor)) is not None and layer.is_table:
@@ -209,14 +211,14 @@ def _origin(graph: Graph, tensor: str) -> tuple[str, Int8]:
     return tensor, table
 
 
-# Clip of codes after QuantizeLinear, as Brevitas writes fewer than 8 bits, moved in front of it.
+# Clip of codes after QuantizeLinear, as Brevitas writes fewer than 8 bits, is moved before it.
 
 
 def clip_ahead(source: Source) -> None:
-    """Clip the numbers that are quantised instead of their codes, where nothing else reads these.
+    """Clip the numbers before quantisation instead of the codes, where no other operator reads the codes.
 
-    QuantizeLinear never decreases: its codes of clipped numbers are the clipped codes, with the codes of the bounds for
-    bounds. What is in front of it then knows that it may round as it likes beyond them.
+    QuantizeLinear never decreases: its codes of clipped numbers are the codes clipped to those of the bounds. Rounding
+    errors of operators before it do not matter beyond the bounds then.
     """
     graph = source.model.graph
     readers: dict[str, int] = {}
@@ -231,7 +233,7 @@ def clip_ahead(source: Source) -> None:
 
 
 def _is_product(source: Source, name: str) -> bool:
-    """Whether a float tensor is a product, with what only cuts or moves its results after it."""
+    """Return whether a float tensor is a product, followed only by operators that clip or move its results."""
     node = source.producer.get(name)
     while node is not None and node.op_type in ("Relu", "Clip", *LAYOUT, *POOLING, *TRANSPARENT):
         node = source.producer.get(node.input[0])
@@ -268,7 +270,7 @@ def _move(source: Source, clip: NodeProto, quantise: NodeProto) -> None:
     quantise.input[0], quantise.output[0] = number, result
 
 
-# Binary tensors: signs that several layers read are computed once, and maps of +1 and -1 are packed where they can.
+# Binary tensors: signs that several layers read are computed once, and maps of +1 and -1 are packed where possible.
 
 _SIGNS = np.array([-1, 1], np.int8)
 
@@ -285,9 +287,9 @@ def share_signs(graph: Graph) -> None:
 
 
 def pack_signs(graph: Graph) -> None:
-    """Make tensors binary that hold +1 and -1, where binary layers and max pooling alone read them.
+    """Make tensors of +1 and -1 binary where only binary layers and max pooling read them.
 
-    Others may read such a tensor as codes: it stays one then, and so does an output of the network.
+    A tensor that other layers read stays one of codes, and so does an output of the network.
     """
     packed = _packable(graph)
     for name in packed:
@@ -300,19 +302,19 @@ def pack_signs(graph: Graph) -> None:
 
 
 def gives_signs(graph: Graph, layer: Layer) -> bool:
-    """Whether a layer is nothing but the signs of a tensor, after a table or not."""
+    """Return whether a layer is only the signs of a tensor, with or without a table before them."""
     return layer.is_table and graph.tensors[layer.output].bits == BINARY_BITS
 
 
 def simplified(graph: Graph, layer: Layer) -> Layer:
-    """Signs without a table that does not change them."""
+    """Remove a table that does not change the signs after it."""
     if gives_signs(graph, layer) and (_signs_after(layer.table) == signs(CODES)).all():
         return dataclasses.replace(layer, finish=CodeFinish())
     return layer
 
 
 def _packable(graph: Graph) -> set[str]:
-    """Tensors that hold +1 and -1, whose readers all take signs, or pool them into such a tensor."""
+    """Return tensors of +1 and -1 whose readers all take signs, or pool them into such a tensor."""
     producer = {layer.output: layer for layer in graph.layers}
     found = {name for name in producer if name not in graph.outputs and _holds_signs(graph, producer, name)}
 
@@ -322,31 +324,31 @@ def _packable(graph: Graph) -> set[str]:
         ends = {end for layer in pools if layer.keeps_signs for end in (layer.input, layer.output)}
         return ends <= found and all(layer.keeps_signs for layer in pools[1:])
 
-    # One that does not stay may take others with it, on either side of a pooling.
+    # Removing a tensor may remove others, on either side of a pooling.
     while gone := {name for name in found if not may_stay(name)}:
         found -= gone
     return found
 
 
 def _holds_signs(graph: Graph, producer: dict[str, Layer], name: str) -> bool:
-    """Whether all codes of a tensor are +1 and -1."""
+    """Return whether all codes of a tensor are +1 and -1."""
     layer = producer.get(name)
     if layer is None:
         return False
     if layer.keeps_signs:
-        # A window in the border alone has the least code.
+        # A window entirely in the padding has the least code.
         rows, columns, _ = graph.tensors[layer.input].shape
         return layer.window.counts(rows, columns).all() and _holds_signs(graph, producer, layer.input)
     return layer.is_table and layer.table is not None and np.isin(layer.table, _SIGNS).all()
 
 
 def _repeats_signs(graph: Graph, layer: Layer) -> bool:
-    """Whether a layer takes signs, and those of +1 and -1 are the same again."""
+    """Return whether a layer takes signs, and keeps +1 and -1 unchanged."""
     return gives_signs(graph, layer) and (signs(looked_up(_SIGNS, layer.table)) == _SIGNS).all()
 
 
 def _signs_after(table: Int8 | None) -> Int8:
-    """The sign of every code after a table."""
+    """Return the sign of every code after a table."""
     return signs(looked_up(CODES, table))
 
 
@@ -361,11 +363,11 @@ def _read_instead(graph: Graph, others: dict[str, str]) -> None:
         del graph.tensors[name]
 
 
-# Make tables in a row one, drop those that nothing reads, and fuse the others into the layer that feeds them.
+# Compose successive tables, drop unread ones, and fuse the others into the layer before them.
 
 
 def compose_tables(graph: Graph) -> None:
-    """Let a table after a table read what that one reads, where nothing else reads the codes in between."""
+    """Compose a table with the one before it, where no other layer reads the codes in between."""
     readers, producer = _readers(graph), {layer.output: layer for layer in graph.layers}
     for at, layer in enumerate(graph.layers):
         before = producer.get(layer.input)
@@ -379,7 +381,7 @@ def compose_tables(graph: Graph) -> None:
 
 
 def fuse_tables(graph: Graph) -> None:
-    """Let layers take the table after them, or signs, where nothing else reads the codes in between."""
+    """Fuse tables, or signs, into the layer before them, where no other layer reads the codes in between."""
     readers, producer = _readers(graph), {layer.output: layer for layer in graph.layers}
     fused: dict[Layer, Layer] = {}
     dropped: set[Layer] = set()
@@ -397,7 +399,7 @@ def fuse_tables(graph: Graph) -> None:
 
 
 def _drop_unread(graph: Graph) -> None:
-    """Drop tables whose result no layer reads and that is no output: its ONNX tensors become views of their input."""
+    """Drop tables whose result no layer reads and is not an output: its ONNX tensors become views of their input."""
     readers, dropped = _readers(graph), set[Layer]()
     for layer in reversed(graph.layers):
         if layer.output in graph.outputs or readers[layer.output] or not layer.is_table:
@@ -411,12 +413,12 @@ def _drop_unread(graph: Graph) -> None:
 
 
 def _readers(graph: Graph) -> Counter[str]:
-    """How many layers read each tensor."""
+    """Count the layers that read each tensor."""
     return Counter(name for layer in graph.layers for name in {*layer.inputs})
 
 
 def _look_up(graph: Graph, name: str, table: Int8) -> None:
-    """Let the ONNX tensors that a tensor is be what a table makes of it: it holds the codes in front of the table."""
+    """Add a table to the views of a tensor that holds the codes before the table."""
     tensor = graph.tensors[name]
     views = [dataclasses.replace(view, table=composed(table, view.table)) for view in tensor.views]
     graph.tensors[name] = dataclasses.replace(tensor, views=(*views,))
