@@ -1,4 +1,4 @@
-"""Boards as data: what stands on them, and where the accelerator's pins are."""
+"""Boards as data: their components, and the accelerator's pins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BOARDS: dict[str, Board] = {
 
 
 def find_board(name: str) -> Board:
-    """The board of a name; ValueError, with the known names, if there is none."""
+    """Return the board of a name; ValueError, with the known names, if there is none."""
     if name not in BOARDS:
         raise ValueError(f"board must be one of {', '.join(BOARDS)}, not {name}")
     return BOARDS[name]

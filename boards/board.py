@@ -1,4 +1,4 @@
-"""What a board is: an FPGA, an oscillator, a serial port, lights, and what else hangs on the FPGA's pins.
+"""The description of a board: an FPGA, an oscillator, a serial port, lights, and other components at the FPGA's pins.
 
 Standard library only.
 """
@@ -22,18 +22,18 @@ def check_speed(speed: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """An FPGA as it is sold, without its package.
+    """A type of FPGA, without its package.
 
     Attributes
     ----------
     name : str
-        Lattice's.
+        Lattice's name.
     device : str
-        Whose area and sites it has, by its name in :mod:`lutterfly.synth.device`.
+        The device with its area and sites, by its name in :mod:`lutterfly.synth.device`.
     flag : str
-        How nextpnr-ecp5 is told of it.
+        The option of nextpnr-ecp5 for it.
     idcode : int
-        What it answers to JTAG, and what its bitstreams begin with.
+        Its IDCODE in JTAG and at the beginning of its bitstreams.
     """
 
     name: str
@@ -65,13 +65,13 @@ class Pin:
     site : str
         The ball.
     net : str
-        What the board's schematic calls it.
+        Name in the board's schematic.
     is_inverted : bool
-        A light that a low level switches on.
+        Whether a low level switches the light on.
     pull : str
         UP, DOWN or NONE.
     standard : str
-        Of the pin's levels.
+        The standard of the pin's levels.
     """
 
     site: str
@@ -89,7 +89,7 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A pin that the accelerator has no use for, and that must be at a level."""
+    """A pin that the accelerator does not use, and that must be at a level."""
 
     pin: Pin
     level: int
@@ -104,25 +104,25 @@ class Board:
     name : str
     part : Part
     package : str
-        As nextpnr-ecp5 names it.
+        The package's name in nextpnr-ecp5.
     speed : int
         The speed grade.
     oscillator_mhz : float
-        Of the clock that the board brings.
+        The clock of the board's oscillator.
     clock : Pin
     rx, tx : Pin
-        Of the serial port, as the FPGA sees it: it listens at ``rx``.
+        Pins of the serial port; the FPGA receives at ``rx``.
     busy : Pin
         A light that is on while a program runs.
     error : Pin or None
-        One that is on after an error, if the board has two.
+        A light that is on after an error, if the board has two lights.
     held : tuple of Held
     loader : str
-        As openFPGALoader names it.
+        The board's name in openFPGALoader.
     preset : str
-        The configuration that it is made for, by its name in `golden/presets.py`.
+        The default configuration, by its name in `golden/presets.py`.
     core_mhz : float
-        The clock that the accelerator gets there.
+        The clock of the accelerator on this board.
     """
 
     name: str
@@ -148,7 +148,7 @@ class Board:
 
     @property
     def pins(self) -> dict[str, Pin]:
-        """The pins by the names of the ports that :class:`lutterfly.hdl.top_board.TopBoard` has for them."""
+        """Return the pins by the names of the ports of :class:`lutterfly.hdl.top_board.TopBoard`."""
         found = {"clock": self.clock, "rx": self.rx, "tx": self.tx, "busy": self.busy}
         if self.error is not None:
             found["error"] = self.error
@@ -166,5 +166,5 @@ class Board:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """How nextpnr-ecp5 is told of its FPGA, without the speed grade."""
+        """Options of nextpnr-ecp5 for its FPGA, without the speed grade."""
         return (self.part.flag, "--package", self.package)

@@ -11,14 +11,14 @@ __all__ = ["constraints"]
 
 
 def constraints(board: Board, *, margin: float = 1.0) -> str:
-    """The preference file of a board.
+    """Return the preference file of a board.
 
     Parameters
     ----------
     board : Board
     margin : float
-        How many times the oscillator's clock is stated: place and route aims at a clock of the core that is so many
-        times its own.
+        The factor by which the oscillator's clock is overstated, so that place and route aims at a clock of the core
+        that is higher by this factor.
     """
     lines = []
     for port, pin in board.pins.items():

@@ -17,12 +17,12 @@ def _ulx3s(name: str, part: str, preset: str) -> Board:
         speed=6,
         oscillator_mhz=25.0,
         clock=Pin("G2", "clk_25mhz"),
-        # The schematic names them from the side of the FT231X: what that transmits, the FPGA receives.
+        # The schematic names them from the side of the FT231X: the FPGA receives at its transmitter's pin.
         rx=Pin("M1", "ftdi_txd", pull="UP"),
         tx=Pin("L4", "ftdi_rxd", pull="UP"),
         busy=Pin("B2", "led[0]"),
         error=Pin("C2", "led[1]"),
-        # Firmware that ESP32s were shipped with takes the board away from a design that leaves it low for a second.
+        # The firmware with which ESP32s were shipped takes over the board if a design leaves this pin low for a second.
         held=(Held(Pin("L2", "wifi_gpio0"), 1),),
         loader="ulx3s",
         preset=preset,

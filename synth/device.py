@@ -1,7 +1,7 @@
-"""The devices that area and timing are measured on, and what of them the design may take.
+"""The devices for which area and timing are measured, and the design's budget on them.
 
-Source: Lattice FPGA-DS-02012, table 1.1, for what each has; Project Trellis' grid of tiles for where it stands, and its
-delays for how much faster a speed grade is.
+Source: Lattice FPGA-DS-02012, table 1.1, for the resources; Project Trellis' grid of tiles for their places, and its
+delays for the ratios of speed grades.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from dataclasses import dataclass, field
 from ..boards import SPEEDS, check_speed
 from .floorplan import Site
 
-#: Columns of a group at which block RAMs and multipliers stand, from its first column on, by number.
+#: Columns of block RAMs and multipliers in a group, counted from its first column.
 _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
 
-#: Place and route aims so much above a clock: a path that it counts as met can miss the aim by half a percent.
+#: The factor by which place and route aims above a clock: a path that it counts as met can miss the aim by half a
+#: percent.
 MARGIN = 1.01
 _LEAST_MHZ, _MOST_MHZ = 1, 400
-#: Delays of each speed grade as parts of those of the slowest: the medians of cells' and of wires' are at most this.
+#: Delays of each speed grade relative to the slowest: upper bounds of the medians of cells and of wires.
 DELAYS = {6: 1.0, 7: 0.9, 8: 0.8}
 
 
 def _sites(
     name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int], *, has_groups: bool
 ) -> tuple[Site, ...]:
-    """The sites of all groups: ``offsets`` says how many columns after the begin of its group each one is."""
+    """Return the sites of all groups: ``offsets`` are the columns from the beginning of the group to each site."""
     return tuple(
         Site(
             f"X{column + offset}/Y{row}/{name}{number}", column + offset, row, f"X{column}/Y{row}" if has_groups else ""
@@ -40,7 +41,7 @@ def _sites(
 def _blocks(
     groups: Sequence[int], ram_rows: Sequence[int], multiplier_rows: Sequence[int]
 ) -> Mapping[str, tuple[Site, ...]]:
-    """All sites of a die: ``groups`` are the columns at which groups of block RAMs and of multipliers begin."""
+    """Return all sites of a die: ``groups`` are the columns at which groups of block RAMs and of multipliers begin."""
     return {
         "DP16KD": _sites("EBR", ram_rows, groups, _RAMS, has_groups=False),
         "MULT18X18D": _sites("MULT18_", multiplier_rows, groups, _MULTIPLIERS, has_groups=True),
@@ -55,21 +56,21 @@ class Device:
     ----------
     name : str
     flags : tuple of str
-        How nextpnr-ecp5 is told of it, without the speed grade.
+        Options of nextpnr-ecp5 for it, without the speed grade.
     lut, ff, dsp, bram : int
-        What it has: look-up tables of 4 inputs, flip-flops, multipliers of 18 x 18 bits, block RAMs of 18 Kibit.
+        Its look-up tables of 4 inputs, flip-flops, multipliers of 18 x 18 bits, and block RAMs of 18 Kibit.
     budget_lut : int
         Look-up tables that the core may take: room for engines to come, and for routing. Multipliers and block RAMs may
         all be taken.
     fmax_mhz, aim_mhz : float
-        Clock to reach, and the clock that place and route is told to aim at: the router goes on while a wire misses it,
-        so that it must be within reach.
+        Clock to reach, and the clock at which place and route aims: the router continues while a wire misses it, so it
+        must be within reach.
     tiles : tuple of int
         Columns and rows.
     sites : mapping of str to tuple of Site
-        Where block RAMs and multipliers can be, by type of cell.
+        Sites of block RAMs and multipliers, by type of cell.
     preset : str
-        The configuration that is measured where none is named.
+        The default configuration of measurements.
     clock_pin : str
         A pin of the package from which a clock reaches its wires, where one is known: nextpnr puts pins anywhere, and
         finds no way for a clock from some of them.
@@ -96,7 +97,7 @@ class Device:
         check_speed(self.speed)
 
     def to_reach(self, mhz: float) -> Device:
-        """The same with another clock to reach.
+        """Return the device with another clock to reach.
 
         Raises
         ------
@@ -109,11 +110,12 @@ class Device:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """How nextpnr-ecp5 is told of it."""
+        """Options of nextpnr-ecp5 for it."""
         return (*self.flags, "--speed", str(self.speed))
 
     def of_speed(self, speed: int) -> Device:
-        """The same in another speed grade: the clock to reach is the same, that to aim at is as far within reach.
+        """Return the device in another speed grade: the clock to reach is the same, that to aim at is scaled by the
+        delays.
 
         Raises
         ------
@@ -125,7 +127,8 @@ class Device:
         return dataclasses.replace(self, speed=speed, aim_mhz=aim_mhz)
 
 
-#: Of the slowest speed grade, without transceivers, in the package with the most pins. The 12F is the die of the 25F.
+#: Devices of the slowest speed grade, without transceivers, in the package with the most pins. The 12F has the die of
+#: the 25F.
 DEVICES = {
     "ecp5-85k": Device(
         name="ecp5-85k",

@@ -3,11 +3,11 @@
 Nextpnr solves for a placement that knows no sites and then moves each block to one of the few rows that have some,
 often far from what belongs to it. With nearly all blocks of a device in use, that decides over the length of all wires.
 
-Here wires are springs, as in that placer, and stiffer where a path through them is long. Everything but the blocks is
-where the springs pull it and can be eliminated: the Schur complement of the netlist's Laplacian is a set of springs
-between blocks alone. Their energy is what simulated annealing makes small, by exchanging sites. Springs alone pull all
+Here wires are springs, as in that placer, and stiffer where a path through them is long. All other cells are where the
+springs pull them and can be eliminated: the Schur complement of the netlist's Laplacian is a set of springs between
+blocks only. Simulated annealing minimises their energy, by exchanging sites. Springs alone pull all
 cells onto one another. So there are two plans: after the first one cells are spread over the device, and for the
-second one each is pulled a little to where it has room.
+second one each is pulled a little towards its place there.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 
-# Where cells have room, before anything is placed.
+# Spreading of cells, before anything is placed.
 #
 # Springs alone pull cells onto one another. Here they are spread over the device, rectangle by rectangle, as analytic
 # placers do.
 
-#: Look-up tables that a cell takes or keeps others from taking, by type. Registers share a slice with logic.
+#: Look-up tables that a cell takes or blocks, by type. Registers share a slice with logic.
 AREAS = {"LUT4": 1.0, "CCU2C": 2.0, "TRELLIS_DPR16X4": 6.0, "TRELLIS_FF": 0.5}
 #: Look-up tables of a tile, and how many of them are filled where cells crowd.
 _TILE, _DENSITY = 8, 0.75
-#: Rectangles with sides of at most so many tiles are not divided.
+#: Rectangles with sides of at most this many tiles are not divided.
 _LEAST_SIDE = 6
 
 Array = NDArray[np.float64]
@@ -55,7 +55,7 @@ def spread(positions: Array, areas: Array, tiles: tuple[int, int]) -> Array:
     positions : float64[cells, 2]
         Column and row.
     areas : float64[cells]
-        In look-up tables; see :data:`AREAS`.
+        Areas in look-up tables; see :data:`AREAS`.
     tiles : tuple of int
         Columns and rows of the device.
 
@@ -86,7 +86,7 @@ def spread(positions: Array, areas: Array, tiles: tuple[int, int]) -> Array:
 
 
 def _stretched(positions: Array, low: Array, high: Array) -> Array:
-    """Cells that are in a rectangle stay; others are spread over it in their order, along each axis."""
+    """Keep cells that are in a rectangle, and spread the others over it in their order, along each axis."""
     result = positions.copy()
     for axis in (0, 1):
         line = positions[:, axis]
@@ -97,15 +97,15 @@ def _stretched(positions: Array, low: Array, high: Array) -> Array:
     return result
 
 
-# Which nets of a mapped netlist are on long paths, before anything is placed.
+# Nets of a mapped netlist on long paths, before anything is placed.
 #
-# Logic has about the delays of an ECP5. A wire that is not a carry counts the same everywhere: where its ends will be
-# is what is asked.
+# Logic has about the delays of an ECP5. A wire that is not a carry has the same delay everywhere, as the places of its
+# ends are not known yet.
 
 #: Ports of clocks, whose nets have wires of their own.
 CLOCKS = frozenset({"CLK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3", "WCK"})
 
-#: Nanoseconds: of a wire, of what starts a path, and of logic, by type of cell.
+#: Delays in ns: of a wire, of the start of a path, and of logic, by type of cell.
 _WIRE = 0.9
 _REGISTER, _SLOW_RAM, _SLOW_MULTIPLIER = 0.6, 5.7, 3.5
 _SETUP = {"CE": 0.4, "LSR": 0.4}
@@ -121,12 +121,12 @@ Cell = Mapping[str, Any]
 
 
 def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
-    """The delay of the longest path through each net, by the net's number, in ns.
+    """Compute the delay of the longest path through each net, by the net's number, in ns.
 
     Parameters
     ----------
     cells : mapping
-        Of a flat netlist, as ``write_json`` of Yosys writes it. Loops of logic have no delay.
+        Cells of a flat netlist, as ``write_json`` of Yosys writes it. Loops of logic have no delay.
     """
     after: dict[int, list[tuple[int, float]]] = defaultdict(list)
     before: Counter[int] = Counter()
@@ -171,7 +171,7 @@ def _bits(cell: Cell, port: str) -> list[int]:
 
 
 def start_of(cell: Cell) -> float:
-    """When a path begins at the output of a register, or of a block that may have none."""
+    """Return the delay at the output of a register, or of a block with or without one."""
     parameters = cell.get("parameters", {})
     if cell["type"] == "DP16KD":
         modes = (parameters.get("REGMODE_A"), parameters.get("REGMODE_B"))
@@ -182,11 +182,11 @@ def start_of(cell: Cell) -> float:
 
 
 def _arcs(cell: Cell) -> Iterator[tuple[int, int, float]]:
-    """From which input to which output of a cell, and with what delay."""
+    """Yield the arcs of a cell, from an input to an output, with their delays."""
     if cell["type"] == "CCU2C":
         for port in ("A0", "B0", "C0", "D0", "A1", "B1", "C1", "D1", "CIN"):
             for output in ("S0", "S1", "COUT"):
-                # The second sum alone depends on the second operands.
+                # Only the second sum depends on the second operands.
                 if output == "S0" and port.endswith("1"):
                     continue
                 delay = _CARRY_IN if port != "CIN" else _CARRY if output == "COUT" else _SUM
@@ -198,13 +198,13 @@ def _arcs(cell: Cell) -> Iterator[tuple[int, int, float]]:
                 yield from ((source, target, delay) for source in _bits(cell, port) for target in _bits(cell, output))
 
 
-# Sites by clock: multipliers of a group have wires for clocks in common, and nextpnr takes every path through one of
-# them for one of the first of these clocks.
+# Sites by clock: multipliers of a group share wires for clocks, and nextpnr treats every path through one of them as
+# one of the first of these clocks.
 
 
 class Site(NamedTuple):
-    """A place for a block: nextpnr's name of it, column and row; and with what it has clocks in common, if there is
-    anything."""
+    """A place for a block: nextpnr's name, column and row, and the group with which it shares clocks, if there is
+    one."""
 
     bel: str
     x: int
@@ -213,14 +213,14 @@ class Site(NamedTuple):
 
 
 class Pool(NamedTuple):
-    """Blocks that may exchange their sites, and all sites that they may have."""
+    """Blocks that may exchange their sites, and all their possible sites."""
 
     blocks: list[int]
     sites: Sequence[Site]
 
 
 def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Sequence[Site]) -> list[Pool]:
-    """Divide pools of which blocks have several clocks, whole groups of sites to each clock.
+    """Divide pools whose blocks have several clocks: each clock gets whole groups of sites.
 
     Parameters
     ----------
@@ -228,7 +228,7 @@ def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Se
     cells : sequence
         The blocks, as ``write_json`` of Yosys writes them.
     plan : sequence of Site
-        Of each block: a clock gets those groups in which most is its.
+        The site of each block: a clock gets the groups in which it has the most blocks.
 
     Raises
     ------
@@ -240,7 +240,8 @@ def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Se
 
 def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[Site]) -> Iterator[Pool]:
     clocks = {block: _clocks(cells[block]) for block in pool.blocks}
-    # From the fewest blocks to the most, which take the rest. Blocks without a clock are anywhere.
+    # The clocks are in order of their blocks; the one with the most takes the rest. Blocks without a clock are
+    # anywhere.
     ordered = [own for own, _ in reversed(Counter(filter(None, clocks.values())).most_common())]
     if len(ordered) < 2 or not all(site.group for site in pool.sites):
         yield pool
@@ -271,7 +272,7 @@ def _checked(blocks: list[int], sites: list[Site]) -> Pool:
 
 
 def _clocks(cell: Mapping[str, Any]) -> str:
-    """The nets of a block's clocks."""
+    """Return the nets of a block's clocks."""
     return " ".join(
         sorted(
             {
@@ -285,17 +286,17 @@ def _clocks(cell: Mapping[str, Any]) -> str:
     )
 
 
-#: Nets with more cells than this tie nothing together.
+#: Nets with more cells than this have no springs.
 _MOST_CELLS = 400
-#: All springs of a net together pull like those of a net of so many cells at most.
+#: The springs of a net together are limited to those of a net with this many cells.
 _MOST_PULL = 16
-#: How much stiffer springs are where a path takes so many nanoseconds, or more, and that with a power of what it takes:
-#: few nets shall be short at the cost of all others.
+#: The greatest stiffness of springs on long paths, the delay in ns for it, and the exponent of the delay below: only
+#: few nets are to be short at the cost of all others.
 _CRITICAL_NS = 9.5
 _CRITICAL_PULL, _CRITICAL_POWER = 10.0, 3
-#: A cell is pulled to where it has room with so much of the stiffness of all its springs.
+#: The share of the stiffness of a cell's springs with which it is pulled to its place after spreading.
 _ROOM_PULL = 0.02
-#: Anneals: proposals for each block, the first temperature in mean changes of energy, and the last one in first ones.
+#: Annealing: proposals for each block, the first temperature in mean changes of energy, and the last one in first ones.
 _PROPOSALS = 25_000
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
 _SAMPLES = 2_000
@@ -314,20 +315,20 @@ def floorplan(
     Parameters
     ----------
     netlist : dict
-        As ``write_json`` of Yosys writes it, flat; changed in place.
+        A flat netlist, as ``write_json`` of Yosys writes it; changed in place.
     sites : mapping of str to sequence of Site
-        The device's, by type of cell.
+        The sites of the device, by type of cell.
     tiles : tuple of int
         Columns and rows of the device.
     top : str
-        The module.
+        Name of the module.
     seed : int
         The same seed gives the same plan.
 
     Returns
     -------
     int
-        How many cells have got a site.
+        The number of cells that got a site.
 
     Raises
     ------
@@ -364,7 +365,7 @@ def floorplan(
 
 
 def _nets(cells: dict[str, Any], ordered: list[str]) -> dict[int, list[int]]:
-    """Which cells each net connects, by their numbers in ``ordered``; clocks have wires of their own."""
+    """Return the cells that each net connects, by their numbers in ``ordered``; clocks have wires of their own."""
     position = {name: number for number, name in enumerate(ordered)}
     nets: dict[int, set[int]] = defaultdict(set)
     for name, cell in cells.items():
@@ -377,8 +378,8 @@ def _nets(cells: dict[str, Any], ordered: list[str]) -> dict[int, list[int]]:
 
 
 def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells: int) -> Any:
-    """The springs between cells, and nodes in the middle of nets after them; SciPy's sparse array."""
-    # Of the `synth` extra: running networks does not need it.
+    """Return the springs between cells, and the centres of nets after them, as SciPy's sparse array."""
+    # SciPy is part of the `synth` extra: running networks does not need it.
     from scipy import sparse  # noqa: PLC0415
 
     ends: list[tuple[int, int, float]] = []
@@ -390,7 +391,7 @@ def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells
         if size == 2:
             ends.append((*connected, stiffness))
         elif 2 < size <= _MOST_CELLS:
-            # A node in the middle, which stands for springs between all pairs.
+            # A node in the centre is equivalent to springs between all pairs.
             pull = stiffness * min(size, _MOST_PULL) / (size - 1)
             ends += [(cell, nodes, pull) for cell in connected]
             nodes += 1
@@ -401,16 +402,16 @@ def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells
 
 
 class _Springs(NamedTuple):
-    """The springs of blocks, with everything else where the springs pull it.
+    """The springs of blocks, with all other cells where the springs pull them.
 
     Attributes
     ----------
     between : float64[blocks, blocks]
         The Laplacian.
     pull : float64[blocks, 2]
-        What pulls each block besides, less what its position does.
+        Other forces on each block, apart from that of its position.
     follows : float64[nodes, blocks]
-        The part that each block has in each other node's position.
+        The weight of each block in each other node's position.
     """
 
     between: Array
@@ -421,13 +422,13 @@ class _Springs(NamedTuple):
 def _eliminated(
     laplacian: Any, blocks: int, pulled: NDArray[np.int_] | None = None, room: Array | None = None
 ) -> _Springs:
-    """Leave springs between the first ``blocks`` nodes alone; of the others, ``pulled`` are pulled to ``room``."""
+    """Eliminate all but the first ``blocks`` nodes; of the others, ``pulled`` are pulled to ``room``."""
     from scipy import sparse  # noqa: PLC0415
     from scipy.sparse import linalg  # noqa: PLC0415
 
     inner, outer = laplacian[:blocks], laplacian[blocks:]
     nodes = outer.shape[0]
-    # What hangs on no block at all is held by next to nothing, so that the matrix can be inverted.
+    # Nodes that are not connected to any block get a very weak spring, so that the matrix can be inverted.
     held, anchors = np.full(nodes, 1e-6), np.zeros((nodes, 2))
     if pulled is not None:
         held[pulled] += _ROOM_PULL * outer[:, blocks:].diagonal()[pulled]
@@ -440,7 +441,7 @@ def _eliminated(
 
 
 class _Annealing:
-    """Exchanges sites of blocks, fewer and fewer that make wires longer."""
+    """Exchanges of blocks' sites, of which fewer and fewer may lengthen wires."""
 
     def __init__(
         self,
@@ -452,7 +453,7 @@ class _Annealing:
         self.sites = [site for pool in pools for site in pool.sites]
         self.positions = np.array([(site.x, site.y) for site in self.sites], dtype=float)
         self.choice = [0] * len(self.springs)
-        # The sites that a block may go to: from the first one of its pool on, so many.
+        # The sites to which a block may go: the first site of its pool, and their number.
         self.first, self.count = np.zeros(len(self.springs), dtype=int), np.zeros(len(self.springs), dtype=int)
         self.tenant: list[int | None] = [None] * len(self.sites)
         first = 0
@@ -463,7 +464,7 @@ class _Annealing:
             first += len(sites)
 
     def run(self) -> list[Site]:
-        """Anneal; returns each block's site."""
+        """Anneal; return each block's site."""
         total = _PROPOSALS * len(self.springs)
         self.force = self.springs @ self.positions[self.choice] + self.pull
         changes = [abs(change) for _, _, change in self._proposals(_SAMPLES)]
@@ -475,7 +476,7 @@ class _Annealing:
         return [self.sites[site] for site in self.choice]
 
     def _proposals(self, count: int):
-        """Blocks, the sites that they might go to, and how that would change the energy."""
+        """Propose moves: blocks, their new sites, and the changes of energy."""
         springs, diagonal = self.springs, self.springs.diagonal().tolist()
         blocks = self.rng.integers(len(springs), size=count)
         sites = self.first[blocks] + (self.rng.random(count) * self.count[blocks]).astype(int)
@@ -483,7 +484,7 @@ class _Annealing:
             old = self.choice[block]
             if site == old:
                 continue
-            # In plain numbers: for two of them an array's overhead is most of the time.
+            # These are plain numbers: for two of them most of the time would be an array's overhead.
             x, y = self.sites[site].x - self.sites[old].x, self.sites[site].y - self.sites[old].y
             other = self.tenant[site]
             (force_x, force_y), stiffness = self.force[block].tolist(), diagonal[block]
@@ -494,7 +495,7 @@ class _Annealing:
             yield block, site, 2 * (x * force_x + y * force_y) + stiffness * (x * x + y * y)
 
     def _move(self, block: int, site: int) -> None:
-        """Let ``block`` and the tenant of ``site``, if there is one, change places."""
+        """Exchange the places of ``block`` and of the block at ``site``, if there is one."""
         old, other = self.choice[block], self.tenant[site]
         stiffness = self.springs[block] if other is None else self.springs[block] - self.springs[other]
         self.force += np.outer(stiffness, self.positions[site] - self.positions[old])

@@ -1,5 +1,7 @@
-"""Area and timing on open tools: Amaranth to Verilog to yosys to nextpnr-ecp5; between those two, registers move into
-blocks, and blocks get their sites."""
+"""Area and timing on open tools: from Amaranth to Verilog, yosys and nextpnr-ecp5.
+
+Between the last two, registers move into blocks, and blocks get their sites.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,9 @@ __all__ = [
 ]
 
 
-# A harness that gives any component four pins, so that place and route needs no package with thousands of them.
+# A harness that gives any component four pins, so that place and route needs no package with thousands of pins.
 
-#: Inputs of one exclusive-or: one LUT.
+#: Inputs of an exclusive-or in one look-up table.
 _FAN_IN = 4
 
 
@@ -66,7 +68,7 @@ class Harness(wiring.Component):
         super().__init__({"shift": In(1), "folded": Out(1)})
 
     def _ports(self) -> tuple[Value, Value]:
-        """All inputs, all outputs."""
+        """Return all inputs and all outputs."""
         members = [(member.flow, Value.cast(value)) for _, member, value in self.dut.signature.flatten(self.dut)]
         inputs, outputs = (Cat(value for flow, value in members if flow is wanted) for wanted in (In, Out))
         return inputs, outputs
@@ -78,7 +80,7 @@ class Harness(wiring.Component):
         return len(inputs) + sum(_level_widths(len(outputs)))
 
     def elaborate(self, platform) -> Module:
-        """Build it."""
+        """Build the harness."""
         m = Module()
         m.submodules.dut = self.dut
         inputs, outputs = self._ports()
@@ -98,7 +100,7 @@ class Harness(wiring.Component):
 
 
 def constraints(device: Device, platform: Platform) -> str:
-    """What nextpnr is told of a harness (LPF): the clock's pin, and the clock that is twice as fast. Other pins go
+    """Return nextpnr's constraints of a harness (LPF): the clock's pin, and the double clock. Other pins go
     anywhere."""
     lines = [f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n'] if device.clock_pin else []
     if platform.is_pumped:
@@ -107,21 +109,21 @@ def constraints(device: Device, platform: Platform) -> str:
 
 
 def _level_widths(width: int) -> list[int]:
-    """Registers of each level of the tree that folds ``width`` outputs."""
+    """Return the registers of each level of the tree that folds ``width`` outputs."""
     widths = [width]
     while widths[-1] > 1:
         widths.append(-(-widths[-1] // _FAN_IN))
     return widths
 
 
-# Whether a mapped design fits a device: seen before place and route, which takes long to find out.
+# A check that a mapped design fits a device, before place and route, which would take long to find out.
 
-#: Look-up tables that a cell takes, at least: place and route adds some at the ends of carry chains.
+#: The fewest look-up tables that a cell takes: place and route adds some at the ends of carry chains.
 _LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 
 
 def check_fit(netlist: dict[str, Any], device: Device, *, top: str = "top") -> None:
-    """Compare what a netlist takes with what a device has.
+    """Compare the resources of a netlist with those of a device.
 
     Parameters
     ----------
@@ -134,7 +136,7 @@ def check_fit(netlist: dict[str, Any], device: Device, *, top: str = "top") -> N
     Raises
     ------
     ValueError
-        If it takes more of something; names all of them.
+        If it takes more of some resource; the message names all of these.
     """
     counts = Counter(cell["type"] for cell in netlist["modules"][top]["cells"].values())
     taken = (
@@ -148,27 +150,30 @@ def check_fit(netlist: dict[str, Any], device: Device, *, top: str = "top") -> N
         raise ValueError(f"{device.name}: {'; '.join(lacking)}; choose a smaller configuration, or a larger device")
 
 
-# Multipliers that work twice a cycle: where a device has too few blocks.
+# Double-pumped multipliers, where a device has too few blocks.
 
 
 def multipliers(config: Config) -> int:
-    """Multipliers of an accelerator: those of the array, engines' own, and one for each lane of the requantiser."""
+    """Count the multipliers of an accelerator: those of the array, engines' own, and one for each lane of the
+    requantiser."""
     array = config.array
     own = sum(engine.own_columns(array) for engine in config.engines.values())
     return config.cores * (array.lanes * (array.columns + own) + array.requant_lanes)
 
 
 def is_pumped(config: Config, device: Device) -> bool:
-    """Whether multipliers of the array have to work for two columns each, because the device has too few blocks."""
+    """Return whether multipliers of the array have to work for two columns each, because the device has too few
+    blocks."""
     return config.array.columns > 1 and multipliers(config) > device.dsp
 
 
 Progress = Callable[[str], None]
 
 SEEDS = (1, 2, 3)
-#: What Yosys does. In two runs: on what it holds in memory before it maps to look-up tables, Yosys 0.70 can fail an
-#: assertion of its own (in ABC_OPS_REINTEGRATE), and from a file it takes the same netlist. A netlist of which it does
-#: not take that either (of the whole core with its serial port) it takes without the second names of wires.
+#: The script of Yosys. It has two runs: before mapping to look-up tables, Yosys 0.70 can fail an assertion of its own
+#: (in ABC_OPS_REINTEGRATE) on the netlist in memory, and succeeds on the same netlist from a file. If that fails too
+#: (on the
+#: whole core with its serial port), it succeeds without the second names of wires.
 _MAP = "read_verilog top.v; synth_ecp5 -top top -run begin:map_luts; write_rtlil mapped.il"
 _MAP_LUTS = (
     "read_rtlil mapped.il; read_verilog -overwrite -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
@@ -189,7 +194,7 @@ def synthesise(
     progress: Progress = lambda text: None,
 ) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
-    # Before the core is made: Amaranth warns of a component that is never elaborated.
+    # This is before the core is created: Amaranth warns of a component that is never elaborated.
     target = _checked(device, speed, mhz, seeds)
     return synthesise_component(
         TopAxi(config),
@@ -224,9 +229,9 @@ def synthesise_component(
     ----------
     dut : wiring.Component
     name : str
-        For the report.
+        The name in the report.
     folder : Path
-        Where the tools work and leave their logs; made if need be.
+        The folder of the tools' files and logs; made if necessary.
     device : str
         A key of ``DEVICES``.
     speed : int
@@ -236,11 +241,11 @@ def synthesise_component(
     seeds : sequence of int
         One run of place and route for each.
     jobs : int
-        Runs of place and route side by side; each takes about 1 GB.
+        Parallel runs of place and route; each takes about 1 GB.
     progress : callable
-        Is told what begins, from several threads if ``jobs`` is above 1.
+        Called with each step that begins, from several threads if ``jobs`` is above 1.
     platform : Platform
-        What the component is elaborated for.
+        The target for which the component is elaborated.
 
     Returns
     -------
@@ -278,7 +283,7 @@ def _place(
         try:
             return tuple(pool.map(place, seeds))
         finally:
-            # After an error or Ctrl-C the pool still waits for its threads, and these would for their tools: for hours.
+            # After an error or Ctrl-C the pool waits for its threads, which would wait for their tools, for hours.
             over.set()
 
 
@@ -293,12 +298,12 @@ def map_design(
 def map_cells(
     design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
 ) -> dict[str, Any]:
-    """The netlist of the device's cells, after the passes of ``mapped``, as ``write_json`` of Yosys writes it.
+    """Return the netlist of the device's cells, after the passes of ``mapped``, as ``write_json`` of Yosys writes it.
 
     Raises
     ------
     ValueError
-        If the device has not so much of something as the design takes.
+        If the design takes more of some resource than the device has.
     FlowError
         If a tool fails.
     """
@@ -314,7 +319,7 @@ def map_cells(
     absorb_registers(mapped)
     align_factors(mapped)
     if platform.is_pumped:
-        # A device with too few multipliers is nearly full, of wires too.
+        # A device with too few multipliers is nearly full, and has few free wires.
         fold_terms(mapped)
     check_fit(mapped, target)
     return mapped
@@ -325,15 +330,15 @@ def _run_yosys(script: str, folder: Path, log: str) -> None:
 
 
 def find_device(name: str) -> Device:
-    """The device of a name; ValueError, with the known names, if there is none."""
+    """Return the device of a name; ValueError, with the known names, if there is none."""
     if name not in DEVICES:
         raise ValueError(f"device must be one of {', '.join(DEVICES)}, not {name}")
     return DEVICES[name]
 
 
 def find_target(device: str, speed: int, mhz: float | None) -> Device:
-    """The device of a name, in a speed grade and with a clock to reach, its own if ``mhz`` is None; ValueError, if
-    there is none."""
+    """Return the device of a name, in a speed grade and with a clock to reach, by default its own; ValueError if there
+    is none."""
     found = find_device(device).of_speed(speed)
     return found if mhz is None else found.to_reach(mhz)
 

@@ -14,7 +14,7 @@ from .device import Device
 
 #: The clock in MHz of a cycle of a nanosecond.
 _NS = 1000.0
-#: nextpnr's names of what is counted. Carry chains and distributed RAM are look-up tables too.
+#: nextpnr's names of the counted resources. Carry chains and distributed RAM are look-up tables too.
 _CELLS = {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", "bram": "DP16KD"}
 
 
@@ -44,7 +44,7 @@ class CriticalPath:
 
     @property
     def delay_ns(self) -> float:
-        """All of it."""
+        """The whole delay."""
         return self.logic_ns + self.routing_ns
 
 
@@ -68,12 +68,12 @@ class Report:
     Attributes
     ----------
     name : str
-        Of the design.
+        Name of the design.
     device : Device
     harness_ff : int
         Flip-flops of the harness, at most; they are part of ``ff``.
     placements : tuple of Placement
-        In the order of the seeds.
+        The runs, in the order of the seeds.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Report:
 
     @property
     def typical(self) -> Placement:
-        """The run with the median clock; of an even number, the lower middle one."""
+        """The run with the median clock, the lower one of two."""
         ordered = sorted(self.placements, key=lambda run: run.fmax_mhz)
         return ordered[(len(ordered) - 1) // 2]
 
@@ -93,7 +93,7 @@ class Report:
         return statistics.median(run.fmax_mhz for run in self.placements)
 
     def misses(self) -> list[str]:
-        """What is beyond the device's budget, in words; empty if the design fits and is fast enough."""
+        """Return messages of missed budgets; empty if the design fits and is fast enough."""
         misses = [f"{what} must be at most {limit}, not {used}" for what, used, limit in self._area() if used > limit]
         wanted = self.device.fmax_mhz
         if self.fmax_mhz < wanted:
@@ -101,7 +101,7 @@ class Report:
         return misses
 
     def as_text(self) -> str:
-        """For people."""
+        """Return the report as text."""
         path, seeds = self.typical.critical, ", ".join(f"{run.fmax_mhz:.1f}" for run in self.placements)
         return "\n".join(
             [
@@ -115,7 +115,7 @@ class Report:
         )
 
     def _area(self) -> tuple[tuple[str, int, int], ...]:
-        """What, how many, and how many at most."""
+        """Yield the resources, with their number and the greatest number."""
         run, device = self.typical, self.device
         return (
             ("look-up tables", run.lut, device.budget_lut),
@@ -125,7 +125,7 @@ class Report:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """For ``--json``."""
+        """Return the report as values for JSON."""
         run = self.typical
         return {
             "name": self.name,
@@ -174,13 +174,13 @@ def _is_clocked(entry: Mapping[str, str]) -> bool:
 
 
 def _cycles(clock: str, other: str) -> float:
-    """Cycles of `sync` that a path has from an edge of the first clock to one of the other one; see
+    """Return the cycles of `sync` that a path has from an edge of the first clock to one of the other one; see
     :class:`~lutterfly.hdl.parts.device.PumpedMultipliers`."""
     return 0.5 if DOUBLE in clock and DOUBLE in other else 1.0
 
 
 def _half_cycles(plain: Mapping[str, Any]) -> list[float]:
-    """Delays in ns of paths from one clock to the other that have half a cycle of `sync` all the same."""
+    """Return the delays in ns of paths from one clock to the other that still have half a cycle of `sync`."""
     clocks = {end for entry in plain["critical_paths"] for end in (entry["from"], entry["to"]) if DOUBLE in end}
     if not clocks:
         return []

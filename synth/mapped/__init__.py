@@ -1,1 +1,1 @@
-"""Passes over the mapped netlist, in front of place and route."""
+"""Passes over the mapped netlist, before place and route."""

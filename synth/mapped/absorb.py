@@ -1,12 +1,12 @@
-"""Registers into the block RAMs and multipliers of an ECP5 that they belong to.
+"""Move registers into the block RAMs and multipliers of an ECP5.
 
 Yosys maps memories and products to the device's blocks but leaves the registers around them in the fabric, though the
 blocks have registers of their own: MULT18X18D at its inputs, in the middle and at its output, DP16KD after its read
 port (Lattice FPGA-TN-02205 and FPGA-TN-02204). `hdl/parts/device.py` has these registers in its generic bodies;
-here the mapped netlist gets them moved, so that the hardware description stays free of primitives.
+this pass moves them in the mapped netlist, so that the hardware description stays free of primitives.
 
-A register is moved if it has neither enable nor reset and nothing else is in its way. What it holds before its first
-clock does not matter: such registers carry data.
+A register is moved if it has neither enable nor reset and no other reader needs it. Its value before the first clock
+does not matter, because such registers carry data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .netlist import OPEN, Bit, MappedNetlist
 
 _FLIP_FLOP, _MULTIPLIER, _RAM = "TRELLIS_FF", "MULT18X18D", "DP16KD"
 _FACTOR_BITS, _PRODUCT_BITS, _RAM_BITS = 18, 36, 18
-#: Read ports of this width lie across both sides of a block RAM, whose registers are set apart.
+#: Read ports of this width use both sides of a block RAM, whose registers are configured separately.
 _WIDE_RAM_BITS = 36
 
 
@@ -26,7 +26,7 @@ class _Registers(MappedNetlist):
     """A netlist with its flip-flops."""
 
     def is_plain(self, name: str) -> bool:
-        """Whether a cell is a flip-flop that takes its input on every clock."""
+        """Return whether a cell is a flip-flop that takes its input on every clock."""
         cell = self.cells[name]
         return (
             cell["type"] == _FLIP_FLOP
@@ -35,7 +35,7 @@ class _Registers(MappedNetlist):
         )
 
     def register_after(self, bits: Iterable[Bit]) -> dict[Bit, str] | None:
-        """The flip-flop after each bit that has users; None if some have other users, or clocks differ."""
+        """Return the flip-flop after each bit that has users; None if some have other users, or clocks differ."""
         found = {}
         for bit in bits:
             if bit == OPEN or not self.users[bit]:
@@ -47,7 +47,7 @@ class _Registers(MappedNetlist):
         return found if len({self.bit(name, "CLK") for name in found.values()}) == 1 else None
 
     def absorb_after(self, cell: str, ports: Iterable[str], registers: dict[Bit, str]) -> None:
-        """Let ``ports`` drive what the registers after them drove."""
+        """Let ``ports`` drive the nets of the registers after them."""
         for port in ports:
             bit = self.bit(cell, port)
             if bit in registers:
@@ -62,14 +62,14 @@ def absorb_registers(netlist: dict[str, Any], top: str = "top") -> dict[str, int
     Parameters
     ----------
     netlist : dict
-        As ``write_json`` of Yosys writes it after ``synth_ecp5``; changed in place.
+        A netlist as ``write_json`` of Yosys writes it after ``synth_ecp5``; changed in place.
     top : str
-        The module.
+        Name of the module.
 
     Returns
     -------
     dict of str to int
-        How many block RAMs and multipliers took registers, and how many flip-flops have gone.
+        The numbers of block RAMs and multipliers that took registers, and of removed flip-flops.
     """
     net = _Registers(netlist, top)
     before = sum(cell["type"] == _FLIP_FLOP for cell in net.cells.values())
@@ -88,7 +88,7 @@ def absorb_registers(netlist: dict[str, Any], top: str = "top") -> dict[str, int
 
 
 def _absorb_ram(net: _Registers, name: str) -> bool:
-    """The register after the side that is read."""
+    """Absorb the register after the read port."""
     parameters = net.cells[name]["parameters"]
     if any(int(parameters[f"DATA_WIDTH_{side}"], 2) == _WIDE_RAM_BITS for side in "AB"):
         return False
@@ -105,7 +105,7 @@ def _absorb_ram(net: _Registers, name: str) -> bool:
 
 
 def _absorb_multiplier(net: _Registers, name: str) -> bool:
-    """The registers of both factors, and one or two after the product."""
+    """Absorb the registers of both factors, and one or two after the product."""
     factors = {side: [f"{side}{index}" for index in range(_FACTOR_BITS)] for side in "AB"}
     products = [f"P{index}" for index in range(_PRODUCT_BITS)]
     inputs = {side: _registers_before(net, name, ports) for side, ports in factors.items()}
@@ -141,7 +141,7 @@ def _absorb_multiplier(net: _Registers, name: str) -> bool:
 
 
 def _registers_before(net: _Registers, name: str, ports: Iterable[str]) -> dict[Bit, str] | None:
-    """The flip-flop that drives each bit; None if something else drives one. Others may use it too."""
+    """Return the flip-flop that drives each bit, which may have other users; None if another cell drives one."""
     found = {}
     for port in ports:
         bit = net.bit(name, port)

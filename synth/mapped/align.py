@@ -1,8 +1,8 @@
-"""Factors at the upper end of a multiplier's inputs, without wires for copies of their signs.
+"""Move factors to the upper end of a multiplier's inputs, to save wires for copies of their signs.
 
 Yosys extends a narrow signed factor of a MULT18X18D with copies of its sign: one of 8 bits takes 18 pins, each with a
-wire, and multipliers stand close to one another. Here the mapped netlist gets factors moved to the upper pins, with
-zeros below them, which are set in the block (Lattice FPGA-TN-02205). Products move up as far as both factors together.
+wire, and multipliers are close to one another. This pass moves factors to the upper pins, with zeros below them, which
+are set in the block (Lattice FPGA-TN-02205). Products move up as far as both factors together.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ def align_factors(netlist: dict[str, Any], top: str = "top") -> int:
     Parameters
     ----------
     netlist : dict
-        As ``write_json`` of Yosys writes it after ``synth_ecp5``; changed in place.
+        A netlist as ``write_json`` of Yosys writes it after ``synth_ecp5``; changed in place.
     top : str
-        The module.
+        Name of the module.
 
     Returns
     -------
     int
-        How many pins have no wire any more.
+        The number of pins that have no wire any more.
     """
     net = MappedNetlist(netlist, top)
     return sum(_align(net, name) for name, cell in net.cells.items() if cell["type"] == _MULTIPLIER)
@@ -45,7 +45,7 @@ def _align(net: MappedNetlist, name: str) -> int:
         factor: list[Bit] = [net.bit(name, f"{side}{index}") for index in range(_FACTOR_BITS - count)]
         for index, bit in enumerate(["0"] * count + factor):
             net.connect(name, f"{side}{index}", bit)
-    # What is beyond the product's sign was a copy of it; those nets lead nowhere now.
+    # Bits above the product's sign were copies of it; their nets have no reader now.
     for bit in surplus:
         for user, port in list(net.users[bit]):
             net.connect(user, port, sign)
@@ -55,7 +55,7 @@ def _align(net: MappedNetlist, name: str) -> int:
 
 
 def _sign_copies(net: MappedNetlist, name: str, side: str) -> int:
-    """How many pins of a factor are copies of its sign."""
+    """Count the pins of a factor that are copies of its sign."""
     if net.bit(name, f"SIGNED{side}") != "1":
         return 0
     sign = net.bit(name, f"{side}{_FACTOR_BITS - 1}")

@@ -1,9 +1,8 @@
-"""Logic in front of a sum into the carry cells that add it up.
+"""Fold logic before a sum into the sum's carry cells.
 
 Half a CCU2C of an ECP5 is a look-up table of four inputs with a carry (Lattice FPGA-TN-02203, "ripple mode"), and a sum
 needs two of them. Yosys maps a sum to carry cells before it maps logic, so that `a & x` in `(a & x) + (b & y)` gets a
-look-up table of its own. Here the mapped netlist gets it moved into the cell, and every masked sum is one table
-shorter.
+look-up table of its own. This pass moves it into the cell, which shortens every masked sum by one table.
 
 With A and B as the inputs of one term and C and D as those of the other, the cell's table is the exclusive or of both:
 the bit of the sum without its carry. Where both terms are equal, the carry is their value. The cell takes it from its
@@ -20,9 +19,9 @@ from typing import Any
 from .netlist import OPEN, Bit, MappedNetlist
 
 _CARRY, _TABLE = "CCU2C", "LUT4"
-#: A term's inputs: the cell has two pins for each.
+#: The greatest number of a term's inputs: the cell has two pins for each.
 _TERM_INPUTS = 2
-#: What Yosys writes for A + (B ^ C), with D at 1.
+#: The table that Yosys writes for A + (B ^ C), with D at 1.
 _SUM = f"{0x96AA:016b}"
 _LEVELS = {"0": 0, "1": 1, OPEN: 0}
 
@@ -35,9 +34,9 @@ class _Term:
     ----------
     inputs : tuple of bit
     values : tuple of int
-        For each state of the inputs, the first as bit 0.
+        The term for each state of the inputs, of which the first is bit 0.
     cell : str
-        The look-up table that computes it, which only carry cells use; none where the bit is taken as it is.
+        The look-up table that computes it, which only carry cells use; empty where the bit itself is the term.
     """
 
     inputs: tuple[Bit, ...]
@@ -52,19 +51,19 @@ class _Term:
 
 
 def fold_terms(netlist: dict[str, Any], top: str = "top") -> int:
-    """Move look-up tables in front of sums into the sums' carry cells.
+    """Move look-up tables before sums into the sums' carry cells.
 
     Parameters
     ----------
     netlist : dict
-        As ``write_json`` of Yosys writes it after ``synth_ecp5``; changed in place.
+        A netlist as ``write_json`` of Yosys writes it after ``synth_ecp5``; changed in place.
     top : str
-        The module.
+        Name of the module.
 
     Returns
     -------
     int
-        How many look-up tables have gone.
+        The number of removed look-up tables.
     """
     net = MappedNetlist(netlist, top)
     before = len(net.cells)
@@ -75,7 +74,7 @@ def fold_terms(netlist: dict[str, Any], top: str = "top") -> int:
 
 
 def _fold_half(net: MappedNetlist, name: str, half: str) -> None:
-    """Fold what is in front of half a cell."""
+    """Fold the tables before half a cell."""
     parameters = net.cells[name]["parameters"]
     inverts = net.bit(name, f"C{half}")
     if (
@@ -99,7 +98,7 @@ def _tables(terms: tuple[_Term, _Term]) -> int:
 
 
 def _terms(net: MappedNetlist, bit: Bit) -> Iterator[_Term]:
-    """The bit as it is, and as what its own look-up table computes."""
+    """Return the terms of a bit: the bit itself, and its look-up table."""
     if isinstance(bit, str):
         yield _Term((), (_LEVELS[bit],))
         return
@@ -119,7 +118,7 @@ def _terms(net: MappedNetlist, bit: Bit) -> Iterator[_Term]:
 
 
 def _is_term(net: MappedNetlist, name: str, port: str) -> bool:
-    """Whether a pin is one of a carry cell's: a table that something else needs as well would stay."""
+    """Return whether a pin belongs to a carry cell: a table with another reader has to stay."""
     return bool(name) and net.cells[name]["type"] == _CARRY and port[0] in "AB"
 
 
@@ -131,7 +130,7 @@ def _write(net: MappedNetlist, name: str, half: str, first: _Term, last: _Term) 
     states = range(1 << 2 * _TERM_INPUTS)
     values = [first.value(state) ^ last.value(state >> _TERM_INPUTS) for state in states]
     net.cells[name]["parameters"][f"INIT{half}"] = "".join(map(str, reversed(values)))
-    # Both may be of one table.
+    # Both may come from one table.
     for cell in {first.cell, last.cell} - {""}:
         if not net.users[net.bit(cell, "Z")]:
             net.drop(cell)

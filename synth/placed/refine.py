@@ -1,8 +1,8 @@
-"""Move registers and tables that the placer has left far from what they connect.
+"""Move registers and tables that the placer has left far from the cells that they connect.
 
-nextpnr's placer brings a whole design close together, and leaves single cells far off: of 56,000 ends of paths of
-16 x 16 multipliers 43 were estimated above 10 ns and 332 above 8.7, and none and 62 after 230 moves. Each of them goes
-where its own paths are shortest, to sites that nothing else wants; all others stay.
+nextpnr's placer leaves single cells of a compact design far away: of 56,000 ends of paths of 16 x 16 multipliers 43
+were estimated above 10 ns and 332 above 8.7, and none and 62 after 230 moves. Each moved cell goes to free sites where
+its own paths are shortest; all others stay.
 """
 
 from __future__ import annotations
@@ -17,43 +17,44 @@ from .timing import Path, Timing
 
 __all__ = ["refine"]
 
-#: Moves at most, and what one must gain, in ns.
+#: The most moves, and the least gain of one, in ns.
 _MOST_MOVES, _LEAST_GAIN = 500, 0.15
-#: Moves after which all paths are worked out anew, in some seconds.
+#: Moves after which all paths are computed again, which takes some seconds.
 _AT_ONCE = 10
-#: Where paths end at a register that has no table.
+#: The port at which paths end at a register without a table.
 _ENDS = ("M", "LSR", "CE")
 
 
 class _Move(NamedTuple):
     gain: float
-    #: The cells that move, with their new sites, and those from which they come; each in an order in which sites are
-    #: free.
+    #: The cells that move, with their new sites and their old ones; each in an order in which sites are free.
     sites: dict[str, Site]
     back: dict[str, Site]
-    #: Of which run they are, if they move as one.
+    #: The run to which they belong, if they move as one.
     run: Run = ()
 
 
 def refine(timing: Timing, *, mhz: float) -> int:
-    """Move cells of paths that are estimated to miss a clock, those of the longest first. The longest path never
-    becomes longer.
+    """Move cells of paths that are estimated to miss a clock, those of the longest path first.
+
+    The longest path never becomes longer.
 
     Parameters
     ----------
     timing : Timing
-        Of the placed netlist, whose cells are changed in place; it knows their new places afterwards.
+        Timing of the placed netlist, whose cells are changed in place; it is updated for their new places.
     mhz : float
         The clock to reach; a faster clock is twice as fast.
 
     Returns
     -------
     int
-        How many times a cell has moved, with what moves with it.
+        The number of moves.
     """
     slices, limit_ns = Slices(timing.cells), 1000 / mhz
     paths, moved, at_once = timing.paths(limit_ns), 0, _AT_ONCE
-    # What has no better place, and how many moves it is known from: where others have moved since, it is asked again.
+    # Movers without a better place, with the number of moves at that time: after other moves nearby they are tried
+    # again.
     settled: set[str | Run] = set()
     known = 0
     while moved < _MOST_MOVES:
@@ -68,7 +69,7 @@ def refine(timing: Timing, *, mhz: float) -> int:
         if later and later[0].delay_ns > paths[0].delay_ns:
             _carry_out([move.back for move in reversed(moves)], timing, slices)
             timing.update()
-            # A loop may lead back to a register through logic that stays where it is; moves may be in each other's way.
+            # A loop may lead back to a register through logic that does not move; moves may collide.
             settled |= {*moves[0].back, moves[0].run} if len(moves) == 1 else set()
             at_once = 1
         else:
@@ -86,7 +87,7 @@ def _moves(
         cells = {path.start, path.end, *timing.tables(path)}
         if touched & cells:
             continue
-        # In order, so that of equal moves the same one is made in every process.
+        # The order is fixed, so that of equal moves the same one is made in every process.
         names = sorted(cells - settled, reverse=True)
         found = {name: move for name in names if (move := _best_move(timing, slices, name, limit_ns))}
         settled.update(name for name in names if name not in found)
@@ -106,7 +107,7 @@ def _moves(
 
 
 def _best_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _Move | None:
-    """Where a cell that can move has the shortest paths, if that is better than where it is."""
+    """Return the place where a cell has the shortest paths, if it is better than the present one."""
     now = timing.places[name]
     better = []
     for number, mover in enumerate(movers_of(name, timing) if now is not None else []):
@@ -136,7 +137,7 @@ def _carry_out(moves: Iterable[Mapping[str, Site]], timing: Timing, slices: Slic
 
 
 def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:
-    """Nets, cells and ports at which paths come in."""
+    """Return the nets, cells and ports at which paths enter."""
     ends = [port for port in _ENDS if port != "M" or mover.upper is None]
     ports_of = ((mover.register, ends), (mover.table, "ABCDM" if mover.upper else "ABCD"), (mover.upper, "ABCD"))
     for cell, port in ((name, port) for name, ports in ports_of if name for port in ports):
@@ -146,26 +147,26 @@ def _inputs(timing: Timing, mover: Mover) -> Iterator[tuple[int, str, str]]:
 
 
 def _outputs(timing: Timing, mover: Mover) -> dict[str, int]:
-    """The net of each cell that moves, of those that others see."""
+    """Return the nets of the moving cells that other cells read."""
     ports = ((mover.register, "Q"), (mover.table, "OFX" if mover.upper else "F"))
     nets = {name: net_of(timing.cells[name], port) for name, port in ports if name}
     return {name: net for name, net in nets.items() if net is not None}
 
 
 def _longest(timing: Timing, mover: Mover, place: Place) -> float:
-    """The longest path to, from or through what moves, if it stands at ``place``."""
+    """Return the longest path to, from or through the mover, if it is at ``place``."""
     outputs, paths = _outputs(timing, mover), []
-    # Through its own table a register's value is one of those that come in there.
+    # A register's value that returns through its own table is one of the table's inputs.
     left = {name: timing.left_from(net, place, but_to=(mover.table,)) for name, net in outputs.items()}
     if mover.upper is not None and mover.table is not None:
         if mover.register is not None:
             left[mover.table] = wire(place, "OFX", place, "M") + timing.setup(mover.register, "M")
         left[mover.upper] = timing.setup(mover.table, "F1") + left.get(mover.table, 0.0)
     for net, cell, port in _inputs(timing, mover):
-        # What feeds itself moves with itself.
+        # A cell that feeds itself moves with its source.
         moving = next((name for name in outputs if timing.drivers[net][0] == name), cell)
         after = timing.wire_to(net, moving, port, place) + timing.setup(cell, port)
-        # A register ends what comes in; a table passes it on.
+        # A register ends paths; a table passes them on.
         paths.append(timing.latest(net, after + (0.0 if cell == mover.register else left.get(cell, 0.0))))
     if mover.register in outputs:
         paths.append(timing.latest(outputs[mover.register], left[mover.register]))
@@ -173,7 +174,7 @@ def _longest(timing: Timing, mover: Mover, place: Place) -> float:
 
 
 def _around(timing: Timing, slices: Slices, mover: Mover) -> Iterator[Place]:
-    """The tiles between all that is connected to what moves, and a few more."""
+    """Return the tiles between all cells connected to the mover, and a few more."""
     near = [timing.places[timing.drivers[net][0]] for net, _, _ in _inputs(timing, mover)]
     near += [timing.places[cell] for net in _outputs(timing, mover).values() for cell, _ in timing.sinks.get(net, ())]
     return slices.around(near)

@@ -1,7 +1,7 @@
-"""Give registers of a placed netlist that lead to several sides a copy on one of them.
+"""Copy registers of a placed netlist whose sinks are on several sides.
 
-A register between sinks that stand far from one another is far from some of them wherever it moves. Its copy takes the
-same value with the same edges, and leads to those that are late.
+A register between distant sinks is far from some of them at any place. Its copy takes the same value with the same
+edges, and drives the late ones.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .timing import Sink, Timing
 
 __all__ = ["replicate"]
 
-#: Copies at most, and what one must gain, in ns.
+#: The most copies, and the least gain of one, in ns.
 _MOST_COPIES, _LEAST_GAIN = 300, 0.15
-#: Copies after which all paths are worked out anew.
+#: Copies after which all paths are computed again.
 _AT_ONCE = 10
-#: How ports begin that share their net with others beside them, which would have to change at once.
+#: Prefixes of ports that share their net with neighbouring ports, which would have to change together.
 _SHARED = ("CE", "CLK", "LSR", "RST", "W")
 
 
@@ -31,23 +31,24 @@ class _Copy(NamedTuple):
 
 
 def replicate(timing: Timing, *, mhz: float) -> int:
-    """Copy registers at which paths begin that are estimated to miss a clock, those of the longest first. No path
-    becomes longer.
+    """Copy registers at which paths begin that are estimated to miss a clock, those of the longest path first.
+
+    No path becomes longer.
 
     Parameters
     ----------
     timing : Timing
-        Of the placed netlist, whose cells and nets are changed in place.
+        Timing of the placed netlist, whose cells and nets are changed in place.
     mhz : float
         The clock to reach; a faster clock is twice as fast.
 
     Returns
     -------
     int
-        How many copies there are.
+        The number of copies.
     """
     slices, limit_ns = Slices(timing.cells), 1000 / mhz
-    # What tells whose turn it is has half a cycle to one register, and is known by its name.
+    # The turn of double-pumped multipliers has half a cycle to one register, and is found by its name.
     halves = [bit for name, net in timing.nets.items() if name.endswith(HALF_CYCLE) for bit in net["bits"]]
     settled = {timing.drivers[bit][0] for bit in halves if bit in timing.drivers}
     copies = 0
@@ -73,7 +74,7 @@ def replicate(timing: Timing, *, mhz: float) -> int:
 
 
 def _best_copy(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _Copy | None:
-    """Where a copy of a register makes its longest path shorter, and which sinks it takes."""
+    """Return the place where a copy of a register shortens its longest path, and the sinks of the copy."""
     now, net = timing.places[name], net_of(timing.cells[name], "Q")
     if timing.cells[name]["type"] != REGISTER or net is None or now is None:
         return None
@@ -98,6 +99,6 @@ def _best_copy(timing: Timing, slices: Slices, name: str, limit_ns: float) -> _C
 
 
 def _around(timing: Timing, slices: Slices, name: str, sinks: list[Sink]) -> Iterator[Place]:
-    """The tiles between what a register takes and what it leads to, and a few more."""
+    """Return the tiles between a register's inputs and its sinks, and a few more."""
     near = [timing.places[timing.drivers[net][0]] for net in timing.inputs(name).values()]
     return slices.around([*near, *(timing.places[cell] for cell, _ in sinks)])

@@ -1,6 +1,6 @@
-"""Where tables that follow one another, and stand together off a path's way, have shorter paths together.
+"""Move runs of successive tables that are together far from their path.
 
-Each of them alone only takes away from one wire what the next one gets.
+A move of one of them alone would shorten one wire and lengthen the next one by as much.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from .timing import Path, Timing
 
 __all__ = ["Run", "best_place", "runs_of"]
 
-#: Tables of four inputs, the first one first, each with the register that moves with it.
+#: Tables of four inputs, in order, each with the register that moves with it.
 Run = tuple[Mover, ...]
 
-#: Tiles between two that stand together, at most.
+#: The most tiles between two tables that count as together.
 _TOGETHER = 3
 _INPUTS, _SHARED = "ABCD", ("LSR", "CE")
 
 
 def runs_of(path: Path, timing: Timing) -> Iterator[Run]:
-    """The tables of a path that follow one another, stand together and can move; at least two each."""
+    """Yield runs of at least two successive tables of a path that are together and can move."""
     run: list[Mover] = []
     for name in reversed(timing.tables(path)):
         mover = next((mover for mover in movers_of(name, timing) if mover.table == name and mover.upper is None), None)
@@ -39,8 +39,10 @@ def runs_of(path: Path, timing: Timing) -> Iterator[Run]:
 def best_place(
     timing: Timing, slices: Slices, run: Run, limit_ns: float, least_gain: float
 ) -> tuple[float, dict[str, Site]] | None:
-    """What a run gains in ns where its longest path is shortest, and the sites of its cells there, all in one tile;
-    None if that is less than ``least_gain``, or it meets the limit where it is."""
+    """Return a run's gain in ns where its longest path is shortest, and its sites there, all in one tile.
+
+    None if the gain is less than ``least_gain``, or the run meets the limit at its present place.
+    """
     longest = _longest(timing, run, {})
     if longest <= limit_ns:
         return None
@@ -67,7 +69,7 @@ def _distance(timing: Timing, one: Mover, other: Mover) -> int:
 
 
 def _around(timing: Timing, slices: Slices, run: Run) -> Iterator[Place]:
-    """The tiles between all that is connected to a run's ends, and a few more."""
+    """Return the tiles between all cells connected to a run's ends, and a few more."""
     first, last = (timing.cells[_table(mover)] for mover in (run[0], run[-1]))
     drivers = [timing.drivers[net][0] for port in _INPUTS if (net := net_of(first, port)) in timing.drivers]
     sinks = [name for name, _ in timing.sinks[net_of(last, "F")]]
@@ -75,7 +77,7 @@ def _around(timing: Timing, slices: Slices, run: Run) -> Iterator[Place]:
 
 
 def _free(slices: Slices, place: Place, run: Run) -> dict[str, Site] | None:
-    """Sites in a tile for all cells of a run; None if there are too few."""
+    """Return sites in a tile for all cells of a run; None if there are too few."""
     before = {name: slices.site(name) for name in _cells(run)}
     sites: dict[str, Site] = {}
     for mover in run:
@@ -83,14 +85,14 @@ def _free(slices: Slices, place: Place, run: Run) -> dict[str, Site] | None:
         for name, site in found.items():
             slices.move(name, site)
         sites |= found
-    # The last one first: it may stand where one before it comes from.
+    # The last table is first: it may take the old site of one before it.
     for name in reversed(sites):
         slices.move(name, before[name])
     return sites if len(sites) == len(before) else None
 
 
 def _longest(timing: Timing, run: Run, there: Mapping[str, Place]) -> float:
-    """The longest path to, from or through anything of a run, if its cells stand ``there``."""
+    """Return the longest path to, from or through a cell of a run, if its cells are ``there``."""
     nets = {_table(mover): net_of(timing.cells[_table(mover)], "F") for mover in run}
     places = {name: timing.places[name] for name in there}
     arrivals = {net: timing.arrivals[net] for net in nets.values()}
@@ -98,7 +100,7 @@ def _longest(timing: Timing, run: Run, there: Mapping[str, Place]) -> float:
     paths = []
     for mover, (table, net) in zip(run, nets.items(), strict=True):
         timing.arrivals[net] = _arrivals(timing, table)
-        # What goes on through the run arrives at its other tables.
+        # Paths through the run arrive at its other tables.
         paths.append(timing.latest(net, timing.left_from(net, timing.places[table], but_to=nets)))
         if (register := mover.register) is not None:
             if (value := net_of(timing.cells[register], "Q")) in timing.drivers:
@@ -113,7 +115,7 @@ def _longest(timing: Timing, run: Run, there: Mapping[str, Place]) -> float:
 
 
 def _arrivals(timing: Timing, table: str) -> dict[float, tuple[float, str]]:
-    """When a table has its value, and where the longest path to it starts, as :attr:`Timing.arrivals`."""
+    """Return the arrival of a table's value, and the start of the longest path to it, as :attr:`Timing.arrivals`."""
     latest: dict[float, tuple[float, str]] = {}
     for port in _INPUTS:
         if (net := net_of(timing.cells[table], port)) in timing.arrivals:

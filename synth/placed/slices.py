@@ -1,4 +1,4 @@
-"""Where in a placed netlist of an ECP5 another register may stand."""
+"""Slices of a placed netlist of an ECP5, and their free sites."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ __all__ = ["REGISTER", "Mover", "Site", "Slices", "movers_of"]
 REGISTER, _TABLE = "TRELLIS_FF", "TRELLIS_COMB"
 
 _SITE = re.compile(r"X(\d+)/Y(\d+)/SLICE([A-D])\.(\w+)")
-#: What all registers of a tile share, for nextpnr: ports and parameters.
+#: Ports and parameters that all registers of a tile share, for nextpnr.
 _SHARED_NETS, _SHARED = ("CLK", "LSR"), ("CLKMUX", "LSRMUX", "SRMODE")
 
-#: Tiles around all that a cell connects in which places are looked for.
+#: Tiles around a cell's connections in which places are searched.
 _AROUND = 2
 
 
 class Mover(NamedTuple):
-    """What moves at once: a register, with the table in front of it if that is in its slice; or a table, with the upper
-    half of it if it is one of five inputs, and with the register that it leads to if it leads to nothing else."""
+    """Cells that move together: a register, with the table before it if that is in its slice; or a table, with its
+    upper half if it has five inputs, and with the register after it if that is its only reader."""
 
     register: str | None
     table: str | None
@@ -34,9 +34,9 @@ class Mover(NamedTuple):
 
 
 def movers_of(name: str, timing: Timing) -> list[Mover]:
-    """A register or a table with what has to move with it, and with what may; empty if it has to stay."""
+    """Return a register or a table with the cells that have to move with it, and that may; empty if it has to stay."""
     movers = [] if (mover := _mover_of(name, timing)) is None else [mover]
-    # One of both alone only takes away from one wire what the other one gets.
+    # A move of one of both alone would shorten one wire and lengthen the other by as much.
     front = name
     if timing.cells[name]["type"] == REGISTER and (net := net_of(timing.cells[name], "M")) in timing.drivers:
         front, _ = timing.drivers[net]
@@ -62,8 +62,8 @@ def _mover_of(name: str, timing: Timing) -> Mover | None:
 
 
 def _halves(name: str, timing: Timing) -> tuple[str, str] | None:
-    """The lower and the upper half of a table of five inputs, of which this cell is one; None if it is of none, or of
-    one that is part of a wider one."""
+    """Return the lower and the upper half of a table of five inputs, of which this cell is one; None if it is not, or
+    if the table is part of a wider one."""
     output = net_of(timing.cells[name], "F")
     lower = next((sink for sink, port in timing.sinks.get(output, ()) if port == "F1"), name) if output else name
     cell = timing.cells[lower]
@@ -71,7 +71,7 @@ def _halves(name: str, timing: Timing) -> tuple[str, str] | None:
         return None
     upper, _ = timing.drivers[middle]
     wider = any(net_of(cell, port) is not None for port in ("FXA", "FXB", "FCI", "FCO"))
-    # The lower half has an output of its own, which leads nowhere.
+    # The lower half has an output of its own without a reader.
     wanted = {port for _, port in timing.sinks.get(net_of(cell, "OFX"), ())}
     is_one = not wider and WITHIN.isdisjoint(wanted) and not timing.sinks.get(net_of(cell, "F"))
     is_one &= _is_plain(timing.cells[upper]) and len(timing.sinks[middle]) == 1
@@ -83,12 +83,12 @@ def _is_logic(cell: Cell) -> bool:
 
 
 def _is_plain(cell: Cell) -> bool:
-    """Whether a cell is a table for itself."""
+    """Return whether a cell is an independent table."""
     return _is_logic(cell) and not _is_joined(cell)
 
 
 def _is_joined(table: Cell) -> bool:
-    """Whether a table is part of a wider one, or takes the slice's other input."""
+    """Return whether a table is part of a wider one, or takes the slice's other input."""
     return any(net_of(table, port) is not None for port in ("M", "FXA", "FXB", "FCI", "OFX", "FCO"))
 
 
@@ -101,12 +101,12 @@ class Site(NamedTuple):
 
 
 class Slices:
-    """The slices of all tiles in which nextpnr has placed anything.
+    """The slices of all used tiles.
 
     Parameters
     ----------
     cells : dict
-        Of the placed netlist. :meth:`move` changes their attributes.
+        Cells of the placed netlist, whose attributes :meth:`move` changes.
     """
 
     def __init__(self, cells: dict[str, Cell]):
@@ -117,7 +117,7 @@ class Slices:
                 self.tiles[site.place][site.slice, site.position] = name
 
     def free(self, place: Place, mover: Mover) -> dict[str, Site] | None:
-        """Sites of a tile that what moves may have; None if there are none."""
+        """Return sites of a tile for a mover; None if there are none."""
         tile = self.tiles[place]
         here = [self.cells[name] for name in tile.values()]
         if any(cell["type"] not in (REGISTER, _TABLE) or _is_memory(cell) for cell in here):
@@ -132,14 +132,14 @@ class Slices:
                 for sites in (("K0", "K1"), ("FF0", "FF1"))
             )
             if self._has_room(mover, number, tables, registers):
-                # The select of a table of five inputs takes what the lower half's register would come in by.
+                # The select of a table of five inputs takes the input of the lower half's register.
                 half = number if mover.upper is None else "1"
                 named = ((mover.register, f"FF{half}"), (mover.table, f"K{number}"), (mover.upper, "K1"))
                 return {name: Site(place, letter, position) for name, position in named if name is not None}
         return None
 
     def around(self, places: Iterable[Place | None]) -> Iterator[Place]:
-        """The tiles between some places, and a few more; none where no place is known."""
+        """Return the tiles between some places, and a few more; none where no place is known."""
         known = [place for place in places if place is not None]
         if not known:
             return
@@ -149,9 +149,9 @@ class Slices:
                 yield place
 
     def _has_room(self, mover: Mover, number: str, tables: Mapping[str, Cell], registers: Mapping[str, Cell]) -> bool:
-        """Whether a half of a slice, which has these tables and registers, takes what moves."""
+        """Return whether a half of a slice, which has these tables and registers, takes the mover."""
         if mover.upper is not None:
-            # Both halves, and an input of a register.
+            # It takes both halves, and an input of a register.
             return not (registers or tables)
         if mover.register is not None:
             enable = _enable(self.cells[mover.register])
@@ -159,12 +159,12 @@ class Slices:
                 return False
         if mover.table is not None:
             return f"K{number}" not in tables and not any(_is_joined(table) for table in tables.values())
-        # A register without a table has the input that a wider table selects with.
+        # A register without a table takes the select input of a wider table.
         beside = tables.get(f"K{number}")
         return beside is None or net_of(beside, "M") is None
 
     def site(self, name: str) -> Site:
-        """Where a register or a table stands."""
+        """Return the site of a register or a table."""
         found = _site_of(self.cells[name])
         assert found is not None
         return found
@@ -176,7 +176,7 @@ class Slices:
         self.add(name, site)
 
     def add(self, name: str, site: Site) -> None:
-        """Put a cell that stands nowhere on a site that is free."""
+        """Place a new cell on a free site."""
         self.tiles[site.place][site.slice, site.position] = name
         column, row = site.place
         self.cells[name]["attributes"]["NEXTPNR_BEL"] = f"X{column}/Y{row}/SLICE{site.slice}.{site.position}"
@@ -192,7 +192,7 @@ def _is_memory(cell: Cell) -> bool:
 
 
 def _enable(register: Cell) -> tuple[Any, ...]:
-    """What both registers of a slice share, for nextpnr."""
+    """Return the settings that both registers of a slice share, for nextpnr."""
     parameters = register.get("parameters", {})
     return net_of(register, "CE"), *(parameters.get(name) for name in ("CEMUX", "GSR"))
 

@@ -18,8 +18,8 @@ Sink = tuple[str, str]
 
 
 class Path(NamedTuple):
-    """The longest path to an end: its delay in ns, as a path of the slower clock, its two registers, and the net that
-    leads to the second one."""
+    """The longest path to an end: its delay in ns, as a path of the slower clock, its two registers, and the net at the
+    second one."""
 
     delay_ns: float
     start: str
@@ -28,28 +28,28 @@ class Path(NamedTuple):
 
 
 class Timing:
-    """Arrivals at all nets, and what follows them, for the places of the cells.
+    """Arrivals at all nets, and the delays after them, for the places of the cells.
 
     Parameters
     ----------
     module : dict
-        A module of a netlist that nextpnr has placed, as it writes it.
+        A module of a placed netlist, as nextpnr writes it.
 
     Attributes
     ----------
     cells, nets : dict
-        Of the module, by name.
+        Cells and nets of the module, by name.
     places : dict of str to Place or None
-        Of each cell; after a change, :meth:`update`.
+        The place of each cell; call :meth:`update` after a change.
     drivers : dict of int to tuple
         Cell and port that drive a net.
     sinks : dict of int to list of tuple
-        Cells and ports that it leads to.
+        Cells and ports that read a net.
     clocks : set of int
         Nets of clocks.
     arrivals : dict of int to dict of float to tuple
-        When a net's driver has its value, in ns from the edge, and the register that the longest path to it starts at:
-        for each of the clocks by :meth:`cycles`.
+        The arrival of a net's value, in ns from the edge, and the register at which the longest path to it starts, for
+        each of the clocks by :meth:`cycles`.
     """
 
     def __init__(self, module: dict[str, Any]):
@@ -72,7 +72,7 @@ class Timing:
             clock = next((net for port in CLOCKS if (net := net_of(cell, port)) is not None), None)
             if clock is not None:
                 self.clocks.add(clock)
-                # One with an enable changes with edges of the slower clock only (`hdl/parts/device.py`).
+                # A register with an enable changes with edges of the slower clock only (`hdl/parts/device.py`).
                 self._clocked[name] = clock in doubled and net_of(cell, "CE") is None
             for source, arc in arcs(name, cell):
                 self._after[source].append(arc)
@@ -80,7 +80,7 @@ class Timing:
         self.update()
 
     def _in_order(self) -> tuple[list[int], list[int]]:
-        """Nets that come from no table, and all nets but those of loops, each after those that it depends on."""
+        """Return nets that do not come from a table, and all nets but those of loops in topological order."""
         before = Counter(arc.net for net in self.drivers for arc in self._after.get(net, ()))
         starts = [net for net in self.drivers if not before[net]]
         ready, order = list(starts), []
@@ -94,7 +94,7 @@ class Timing:
         return starts, order
 
     def update(self) -> None:
-        """Work out the arrivals anew."""
+        """Compute the arrivals again."""
         self.arrivals: dict[int, dict[float, tuple[float, str]]] = {}
         self._left: dict[int, float] = {}
         for net in self._starts:
@@ -111,25 +111,25 @@ class Timing:
             self._left[net] = self.left_from(net, self.places[self.drivers[net][0]])
 
     def cycles(self, name: str) -> float:
-        """What a nanosecond of a path counts that starts at this register: twice if it changes with each edge of the
-        faster clock."""
+        """Return the weight of delays of paths that start at this register: 2 if it changes with each edge of the
+        faster clock, else 1."""
         return 2.0 if self._clocked.get(name) else 1.0
 
     def wire_to(self, net: int, cell: str, port: str, place: Place | None) -> float:
-        """The delay of a net's wire to a port, if the cell stands at ``place``."""
+        """Return the delay of a net's wire to a port, if the cell is at ``place``."""
         driver, output = self.drivers[net]
         return wire(self.places[driver] if driver != cell else place, output, place, port)
 
     def latest(self, net: int, after: float) -> tuple[float, str] | None:
-        """The longest path through a net of which ``after`` is left, and where it starts; None if none leads there."""
+        """Return the longest path through a net with the delay ``after`` left, and its start; None if there is none."""
         return max(
             ((cycles * (when + after), start) for cycles, (when, start) in self.arrivals.get(net, {}).items()),
             default=None,
         )
 
     def left_from(self, net: int, place: Place | None, *, but_to: Container[str | None] = ()) -> float:
-        """The longest delay from a net's driver, if that stands at ``place``, to an end, not through ``but_to``; minus
-        infinity if none is reached."""
+        """Return the longest delay from a net's driver at ``place`` to an end, not through ``but_to``; minus infinity
+        if no end is reached."""
         output, left = self.drivers[net][1], -math.inf
         for name, port in self.sinks.get(net, ()):
             if self._is_end(name, port):
@@ -140,7 +140,7 @@ class Timing:
         return left
 
     def paths(self, limit_ns: float) -> list[Path]:
-        """The longest path to each end, those above ``limit_ns``, the longest first."""
+        """Return the longest path to each end, of those above ``limit_ns``, the longest first."""
         found = []
         for net, sinks in self.sinks.items():
             if not self.arrivals.get(net):
@@ -154,7 +154,7 @@ class Timing:
         return sorted(found, reverse=True)
 
     def tables(self, path: Path) -> list[str]:
-        """The tables that a path passes, the last one first."""
+        """Return the tables of a path, the last one first."""
         net, cycles, found = path.net, self.cycles(path.start), list[str]()
         while True:
             name, _ = self.drivers[net]
@@ -168,7 +168,7 @@ class Timing:
                 for source, arc in arcs(name, self.cells[name])
                 if arc.net == net and cycles in self.arrivals.get(source, {})
             ]
-            # What is passed twice is a loop.
+            # A table that comes twice is on a loop.
             if not before or name in found:
                 return found
             found.append(name)
@@ -177,18 +177,21 @@ class Timing:
     def _is_end(self, name: str, port: str) -> bool:
         if name not in self._clocked or port in CLOCKS:
             return False
-        # Of a table that is a memory: what is written, and where.
+        # These are data and address of a table that is a memory.
         return self.cells[name]["type"] != "TRELLIS_COMB" or port.startswith(("WD", "WAD", "WRE"))
 
     def setup(self, name: str, port: str) -> float:
-        """How long a cell takes with what is at a port: a table, or a register before its edge."""
+        """Return the delay from a port through a table, or the setup time of a register."""
         if not self._is_end(name, port):
             return TABLE
         return BLOCK_SETUP if self.cells[name]["type"] in ("DP16KD", "MULT18X18D") else SETUP.get(port, 0.0)
 
     def through(self, net: int, sink: Sink, place: Place | None) -> float:
-        """The longest path that begins at a net's register and goes to one of its sinks first, if the register stands
-        at ``place``; in ns of the slower clock, 0 if no path goes there."""
+        """Return the longest path that begins at a net's register, if that is at ``place``, and goes to one of its
+        sinks.
+
+        It is in ns of the slower clock, and 0 if there is no path.
+        """
         name, output = self.drivers[net]
         cell, port = sink
         after = [self.setup(cell, port)] if self._is_end(cell, port) else []
@@ -199,13 +202,13 @@ class Timing:
         return max(0.0, self.cycles(name) * (there + max(after, default=-math.inf)))
 
     def inputs(self, name: str) -> dict[str, int]:
-        """The nets that a register takes, by the ports that take them if it stands away from its table."""
+        """Return the nets of a register's inputs, by the ports that it uses when it is not beside its table."""
         nets = {port: net_of(self.cells[name], port) for port in ("DI", *SETUP)}
         nets["M"] = nets.pop("DI") or nets["M"]
         return {port: net for port, net in nets.items() if net is not None and net in self.drivers}
 
     def to_register(self, name: str, place: Place) -> float:
-        """The longest path to a register, if it stands at ``place`` and away from its table."""
+        """Return the longest path to a register, if it is at ``place`` and not beside its table."""
         paths = []
         for port, net in self.inputs(name).items():
             driver, output = self.drivers[net]
@@ -213,8 +216,10 @@ class Timing:
         return max((latest[0] for latest in paths if latest is not None), default=0.0)
 
     def copy(self, name: str, place: Place, sinks: list[Sink]) -> str:
-        """Add a register that takes what another one takes, stands at ``place``, and leads to these of its sinks
-        instead; after it, :meth:`update`. Returns its name."""
+        """Add a copy of a register at ``place`` that drives these of its sinks; return its name.
+
+        Call :meth:`update` afterwards.
+        """
         cell, net = self.cells[name], self.cells[name]["connections"]["Q"][0]
         copied, new = f"{name}$copy{len(self.cells)}", 1 + max(bit for net in self.nets.values() for bit in net["bits"])
         taken = {port: bits for port, bits in cell["connections"].items() if port not in ("DI", "Q")}
@@ -228,7 +233,7 @@ class Timing:
         self.nets[copied] = {"hide_name": 1, "bits": [new], "attributes": {"ROUTING": " "}}
         self.places[copied], self._clocked[copied] = place, self._clocked[name]
         self.drivers[new], self.sinks[new] = (copied, "Q"), sinks
-        # Before the update as well: what takes it may be copied next.
+        # The sinks are updated before :meth:`update`, as one of them may be copied next.
         self.arrivals[new] = {self.cycles(copied): (start_of(cell), copied)}
         self.sinks[net] = [sink for sink in self.sinks[net] if sink not in sinks]
         for port, bits in taken.items():

@@ -4,7 +4,7 @@
 
 Each mutant is a copy of the tree with one place changed: drawn by a seed from those that operators give (``--draw``),
 or listed in ``mutants.toml`` (``--listed``). The nearest tests run first, and the first that fails ends it. Results are
-appended to a file of JSON lines; what stands there is not run again, and one that survived is run with what is farther.
+appended to a file of JSON lines; mutants with a result are not run again, except survivors with further tiers of tests.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 from .mutants import ROOT, Mutant, drawn, listed
 from .workplace import TIERS, Result, Workplace
 
-#: What a mutant that nothing noticed is called.
+#: The outcome of a mutant that no test noticed.
 _MISSED = ("survived", "hung")
 
 
@@ -38,7 +38,7 @@ def main() -> None:
         return
     if any(mutant.folder == "train" for mutant in wanted) and importlib.util.find_spec("torch") is None:
         raise SystemExit("train/ needs PyTorch, or no test runs: `make test-train` once, or --only '^(?!train)'")
-    # So that the programs that were started end as well, and the copies go.
+    # This ends started programs as well, and removes the copies.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     known: dict[str, Result] = {}
     if options.results.exists():
@@ -79,7 +79,7 @@ def _options() -> argparse.Namespace:
 
 
 def _tiers_left(before: Result | None, farthest: str, *, again: bool) -> tuple[str, ...]:
-    """The tiers that have not judged a mutant yet, up to the farthest that is wanted."""
+    """Return the tiers that have not judged a mutant yet, up to the last requested one."""
     wanted = TIERS[: TIERS.index(farthest) + 1]
     if before is None or (again and before.outcome in _MISSED):
         return wanted
@@ -87,7 +87,7 @@ def _tiers_left(before: Result | None, farthest: str, *, again: bool) -> tuple[s
 
 
 def _table(results: list[tuple[Mutant, Result]]) -> None:
-    """Print what became of the mutants, by folder, and those that nothing noticed with their reasons."""
+    """Print the outcomes of the mutants, by folder, and those that no test noticed with their reasons."""
     caught = [f"caught by {tier}" for tier in TIERS]
     columns = (*caught, *_MISSED, "equivalent", "stillborn")
     rows: dict[str, Counter[str]] = {}

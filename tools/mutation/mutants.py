@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("mutants.toml")
 #: The folders in which places are drawn.
 FOLDERS = ("golden", "hdl", "host", "synth", "train")
-#: The folder that has the operators of Amaranth.
+#: The folder with operators for Amaranth.
 HARDWARE = "hdl"
 #: Files that a listed place may be in: Python, and Verilog that is shipped.
 _SUFFIXES = (".py", ".vh")
-#: An entry of the list, as it is read.
+#: An entry of the parsed list.
 Entry = Mapping[str, Any]
 
 
@@ -38,7 +38,7 @@ class Mutant:
     file : str
         Its path in the checkout.
     function : str
-        The qualified name of the function or class that the place is in; empty for the module's own level.
+        The qualified name of the function or class with the place; empty for the module's own level.
     change : str
         The line of the place with the change in brackets, so that it outlives changes elsewhere.
     edit : Edit
@@ -63,22 +63,22 @@ class Mutant:
 
     @property
     def name(self) -> str:
-        """What it is called in results."""
+        """The name in results."""
         return self.listed_as or f"{module_of(self.file)}: {self.function or 'module'}: {self.change}"
 
     @property
     def text(self) -> str:
-        """The whole file with the change in it."""
+        """Return the whole file with the change in it."""
         return _source(self.file).changed(self.edit)
 
 
 def module_of(file: str) -> str:
-    """The dotted name of a file; a package's is its folder's."""
+    """Return the dotted name of a file; that of a package is its folder's."""
     return file.rpartition(".")[0].removesuffix("/__init__").replace("/", ".")
 
 
 def generated(file: str, text: str | None = None) -> list[Mutant]:
-    """All mutants of one file that the operators give; ``text`` is what stands there if it is not in the checkout."""
+    """Return all mutants of one file that the operators give; ``text`` is its contents if it is not in the checkout."""
     source = _source(file) if text is None else Source(text)
     tree = ast.parse(source.text)
     is_hardware = file.startswith(f"{HARDWARE}/")
@@ -93,7 +93,7 @@ def generated(file: str, text: str | None = None) -> list[Mutant]:
 
 
 def drawn(count: int, seed: int) -> list[Mutant]:
-    """``count`` mutants of all folders, of each in proportion to its places; the same for the same seed.
+    """Draw ``count`` mutants of all folders, in proportion to their places; the same for the same seed.
 
     A place has the same rank wherever its file is, so that a change elsewhere replaces few of them.
     """
@@ -106,7 +106,7 @@ def drawn(count: int, seed: int) -> list[Mutant]:
     total = sum(map(len, places.values()))
     shares = {folder: divmod(count * len(found), total) for folder, found in places.items()}
     counts = {folder: whole for folder, (whole, _) in shares.items()}
-    # What is left over goes to those that lose most by rounding down.
+    # The remainder goes to the folders that lose most by rounding down.
     by_rest = sorted(shares, key=lambda folder: shares[folder][1], reverse=True)
     for folder in by_rest[: min(count, total) - sum(counts.values())]:
         counts[folder] += 1
@@ -116,12 +116,12 @@ def drawn(count: int, seed: int) -> list[Mutant]:
 
 
 def listed() -> list[Mutant]:
-    """The mutants of the list that somebody thought of.
+    """Return the mutants of the list.
 
     Raises
     ------
     ValueError
-        If entries, of whatever kind, are not found exactly once; it names all of them.
+        If entries, of any kind, are not found exactly once; the message names all of them.
     """
     return [
         replace(
@@ -133,7 +133,7 @@ def listed() -> list[Mutant]:
 
 @functools.cache
 def files(folder: str, *suffixes: str) -> tuple[str, ...]:
-    """The files of a top folder, by their paths in the checkout."""
+    """Return the files of a top folder, by their paths in the checkout."""
     paths = sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in (suffixes or _SUFFIXES))
     return tuple(path.relative_to(ROOT).as_posix() for path in paths)
 
@@ -150,7 +150,7 @@ def _optional() -> Mapping[str, set[str]]:
 
 
 def _reasons() -> dict[tuple[str, str, str], dict[str, str]]:
-    """Of mutants that the operators give: the reason for which they are equivalent, or uncaught."""
+    """Return the reasons for which mutants of the operators are equivalent, or uncaught."""
     return {
         (one.file, one.function, one.change): {kind: entry["reason"]}
         for kind in ("equivalent", "uncaught")
@@ -160,7 +160,7 @@ def _reasons() -> dict[tuple[str, str, str], dict[str, str]]:
 
 @functools.cache
 def _found() -> Mapping[str, list[tuple[Entry, Mutant]]]:
-    """The entries of the list by their kinds, each with its only place.
+    """Find the entries of the list by their kinds, each with its only place.
 
     A place is looked for in the modules whose names end as the entry says, and then, if it is in none of them, in the
     whole top folder.
@@ -185,14 +185,14 @@ def _found() -> Mapping[str, list[tuple[Entry, Mutant]]]:
 
 
 def _places_of_change(entry: Entry, file: str) -> list[Mutant]:
-    """Where the operators give what an entry says."""
+    """Return the places where the operators give the change of an entry."""
     if not file.endswith(".py"):
         return []
     return [one for one in generated(file) if (one.function, one.change) == (entry["function"], entry["change"])]
 
 
 def _places_of_text(entry: Entry, file: str) -> list[Mutant]:
-    """Where an entry's old text stands in its function, however its lines are broken and indented."""
+    """Return the places of an entry's old text in its function, independent of line breaks and indentation."""
     source = _source(file)
     pattern = r"\s+".join(map(re.escape, entry["old"].split()))
     found = []
@@ -205,21 +205,21 @@ def _places_of_text(entry: Entry, file: str) -> list[Mutant]:
 
 
 def _indented(new: str, text: str, position: int) -> str:
-    """A new text whose further lines are indented like the one it begins in."""
+    """Indent the further lines of a new text like its first one."""
     line = text[text.rfind("\n", 0, position) + 1 :]
     indent = line[: len(line) - len(line.lstrip())]
     return new.replace("\n", f"\n{indent}")
 
 
 def _function_around(file: str, start: int, end: int) -> str:
-    """The innermost function or class that holds all of some bytes; the first that begins is the outermost."""
+    """Return the innermost function or class that contains a range of bytes; outer ones begin first."""
     around = [name for name, first, last in _functions(file) if first <= start and end <= last]
     return around[-1] if around else ""
 
 
 @functools.cache
 def _functions(file: str) -> list[tuple[str, int, int]]:
-    """Qualified name, first byte and last of every function and class, in the order of the file."""
+    """Yield qualified name, first byte and last of every function and class, in the order of the file."""
     if not file.endswith(".py"):
         return []
     source, found = _source(file), []

@@ -1,4 +1,4 @@
-"""Which tests are nearest to a file: those that import it, themselves or through other modules."""
+"""Find the tests nearest to a file: those that import it, directly or through other modules."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 from .mutants import ROOT, files
 
 TESTS = "cocotb_tests"
-#: Tests of the tree and of its pages: they read sources instead of running them, and a broken one may be no news.
+#: Tests of the tree and of its pages, which read sources instead of running them, so that their failure shows nothing.
 OF_THE_TREE = f"{TESTS}/project"
-#: So many files of tests are near: more take minutes, and those that are left are run with all the others.
+#: The number of test files that count as near: more take minutes, and the others are run later with all tests.
 NEAREST = 8
 PACKAGE = "lutterfly"
-#: What has modules that tests import.
+#: Folders with modules that tests import.
 _FOLDERS = ("boards", "examples", "golden", "hdl", "host", "synth", "train", TESTS)
 
 
 def nearest(file: str) -> list[str]:
-    """The files of tests that are nearest to a file, nearest first.
+    """Return the test files that are nearest to a file, nearest first.
 
-    Those of its name come first, then those with the fewest imports in between, of these the ones that stand in the
-    folders of the same names, and of these the ones that reach the fewest modules, since they say the most about each.
+    Those of its name come first, then those with the fewest imports in between; among these those in folders of the
+    same names, and then those that reach the fewest modules, since they are the most specific.
     """
     away = _imports_away(file)
     tests = [name for name in _imported() if Path(name).name.startswith("test_") and not name.startswith(OF_THE_TREE)]
@@ -45,12 +45,13 @@ def nearest(file: str) -> list[str]:
 
 
 def _imports_away(file: str) -> dict[str, int]:
-    """Every file that reaches this one, with the imports between: 1 for those that import it themselves."""
+    """Return every file that reaches this one, with the number of imports between: 1 for those that import it
+    directly."""
     readers: dict[str, set[str]] = {}
     for one, others in _imported().items():
         for other in others:
             readers.setdefault(other, set()).add(one)
-    # What is no Python is read by the modules beside it.
+    # A file that is not Python is read by the modules beside it.
     beside = {name for name in _imported() if Path(name).parent == Path(file).parent}
     edge = {file} if file.endswith(".py") else beside
     away = dict.fromkeys(edge, 0)
@@ -64,7 +65,7 @@ def _imports_away(file: str) -> dict[str, int]:
 
 @functools.cache
 def _reach(file: str) -> int:
-    """How many files one imports, itself and through others."""
+    """Count the files that a file imports, directly and through others."""
     found, edge = set(), {file}
     while edge := {other for one in edge for other in _imported()[one]} - found:
         found |= edge
@@ -73,7 +74,7 @@ def _reach(file: str) -> int:
 
 @functools.cache
 def _imported() -> Mapping[str, set[str]]:
-    """What each file of the project and of its tests imports, by paths in the checkout."""
+    """Return the imports of each file of the project and of its tests, by paths in the checkout."""
     every = {name for folder in _FOLDERS for name in files(folder, ".py")}
     return {name: {found for found in _imports_of(name) if found in every} for name in sorted(every)}
 
@@ -91,7 +92,8 @@ def _imports_of(file: str) -> Iterator[str]:
 
 
 def _files_of(parts: list[str], reader: str) -> Iterator[str]:
-    """Where a module may stand: in the package, the checkout or a folder of the tests' path, or beside its reader."""
+    """Return possible files of a module: in the package, the checkout or a folder of the tests' path, or beside its
+    reader."""
     inside = "/".join(parts[1:] if parts[0] == PACKAGE else parts)
     for folder in ("", *_path_of_tests(), str(Path(reader).parent)):
         place = Path(folder, inside).as_posix()
@@ -100,6 +102,6 @@ def _files_of(parts: list[str], reader: str) -> Iterator[str]:
 
 @functools.cache
 def _path_of_tests() -> tuple[str, ...]:
-    """The folders that pytest puts on Python's path."""
+    """Return the folders that pytest puts on Python's path."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     return tuple(project["tool"]["pytest"]["ini_options"].get("pythonpath", ()))

@@ -25,7 +25,7 @@ _LONGEST = 70
 
 @dataclass(frozen=True)
 class Edit:
-    """What to put in the place of some bytes."""
+    """A replacement of a range of bytes."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Edit:
 
 
 class Source:
-    """A file's text, with the positions that the syntax tree uses."""
+    """The text of a file, with the positions of the syntax tree."""
 
     def __init__(self, text: str):
         self.text = text
@@ -43,29 +43,29 @@ class Source:
             self._lines.append(self._lines[-1] + len(line))
 
     def span(self, node) -> tuple[int, int]:
-        """First byte of a node, and the one after its last."""
+        """Return the first byte of a node, and the one after its last."""
         return self._lines[node.lineno - 1] + node.col_offset, self._lines[node.end_lineno - 1] + node.end_col_offset
 
     def of(self, node) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         start, end = self.span(node)
         return self.encoded[start:end].decode()
 
     def replace(self, node, new: str) -> Edit:
-        """Put ``new`` in the place of a node."""
+        """Replace a node by ``new``."""
         return Edit(*self.span(node), new)
 
     def between(self, left, right, old: str, new: str) -> Edit:
-        """Replace the operator ``old`` that stands between two operands."""
+        """Replace the operator ``old`` between two operands."""
         start = self.encoded.index(old.encode(), self.span(left)[1], self.span(right)[0])
         return Edit(start, start + len(old), new)
 
     def changed(self, edit: Edit) -> str:
-        """The whole file after an edit."""
+        """Return the whole file after an edit."""
         return (self.encoded[: edit.start] + edit.new.encode() + self.encoded[edit.end :]).decode()
 
     def shown(self, edit: Edit) -> str:
-        """The line or lines around an edit, with what it does, in one short line."""
+        """Describe an edit, with the code around it, in one short line."""
         old = self.encoded[edit.start : edit.end].decode()
         begin = self.encoded.rfind(b"\n", 0, edit.start) + 1
         end = self.encoded.find(b"\n", edit.end)
@@ -81,20 +81,20 @@ class Source:
 
 
 class Operators(Protocol):
-    """How places of a file are broken."""
+    """Mutation operators of a kind of source."""
 
     def of_statement(self, node: ast.stmt) -> Iterator[Edit]:
-        """Edits of a statement as a whole."""
+        """Yield edits of a statement as a whole."""
 
     def of_expression(self, node: ast.expr) -> Iterator[Edit]:
-        """Edits of an expression as a whole."""
+        """Yield edits of an expression as a whole."""
 
     def skips(self, node: ast.AST, child: ast.AST) -> bool:
-        """Whether nothing is broken in a child of a node."""
+        """Return whether a child of a node is left unchanged."""
 
 
 def edits(operators: Operators, node: ast.AST, function: str = "") -> Iterator[tuple[str, Edit]]:
-    """Edits of ``node`` and of all below it, each with the qualified name of the function or class that it is in."""
+    """Yield edits of ``node`` and of all nodes below it, each with the qualified name of its function or class."""
     if isinstance(node, ast.stmt):
         yield from ((function, edit) for edit in operators.of_statement(node))
     elif isinstance(node, ast.expr):
@@ -107,12 +107,12 @@ def edits(operators: Operators, node: ast.AST, function: str = "") -> Iterator[t
 
 
 def is_call(node: ast.AST, *names: str) -> bool:
-    """Whether a node calls a function or method of one of these names."""
+    """Return whether a node calls a function or method of one of these names."""
     return isinstance(node, ast.Call) and called(node) in names
 
 
 def called(node: ast.Call) -> str | None:
-    """The name of the function or method that is called."""
+    """Return the name of the called function or method."""
     return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", None)
 
 
@@ -124,10 +124,10 @@ _HARDWARE_OPERATORS = {
     ast.Sub: ("-", "+"),
 }
 _METHODS = {"any": "all", "all": "any"}
-#: Signals that say whether something is there, by the ends of their names.
+#: Signals that mark valid data, by the ends of their names.
 _FLAGS = ("valid", "ready", "enable", "en")
 _SHAPES = ("Signal", "range", "signed", "unsigned")
-#: Ports, whose widths are those of what they carry, and what only simulations look at.
+#: Ports, whose widths are given by their users, and functions that only simulations use.
 _NO_HARDWARE = ("In", "Out", "never")
 
 
@@ -149,7 +149,7 @@ class HardwareOperators:
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
                 yield source.replace(node, source.of(operand))
             case ast.Constant(value=int(value)) if not isinstance(value, bool):
-                # A wider signal seldom makes a difference, and there is none of no bits.
+                # A wider signal seldom makes a difference, and a signal has at least one bit.
                 is_width = node in self._widths
                 if not is_width:
                     yield source.replace(node, str(value + 1))
@@ -162,7 +162,7 @@ class HardwareOperators:
                 start, end = source.span(first)[0], source.span(second)[1]
                 yield Edit(start, end, f"{source.of(second)}, {source.of(first)}")
             case ast.Call(args=[condition]) if is_call(node, "If", "Elif"):
-                # Widened with the condition, so that names in it count as used.
+                # The condition is part of the result, so that names in it count as used.
                 yield source.replace(condition, f"({source.of(condition)}) & 0")
                 yield source.replace(condition, f"({source.of(condition)}) | 1")
             case ast.Call(func=ast.Attribute(value=target, attr="eq"), args=[value]):
@@ -183,7 +183,7 @@ class HardwareOperators:
                 yield source.replace(node, "pass")
 
     def skips(self, node: ast.AST, child: ast.AST) -> bool:
-        # Messages and types have no effect on the hardware; inside of f-strings positions are not told.
+        # Messages and types have no effect on the hardware; positions inside f-strings are not known.
         return (
             isinstance(child, ast.Raise | ast.JoinedStr | ast.arguments)
             or is_call(child, *_NO_HARDWARE)
@@ -223,16 +223,16 @@ _SWAPPED = {
     "floor": "ceil",
     "ceil": "floor",
 }
-#: Arguments of functions that are not the project's, which these do without.
+#: Optional arguments of functions of other packages.
 _OPTIONAL = {"axis", "default", "keepdims", "key", "initial", "reverse", "start", "side"}
-#: What is said to people: no behaviour that a test must hold.
+#: Texts for people, which no test has to check.
 _SPOKEN = ("__repr__", "__str__", "print", "add_argument", "add_parser", "warn", "field")
-#: The values of names, which say what to call something.
+#: Arguments that are names of things.
 _TEXT = ("__all__", "__doc__")
 
 
 def optional_arguments(trees: list[ast.Module]) -> Mapping[str, set[str]]:
-    """The arguments with a default, by the names of the functions, methods and dataclasses that take them."""
+    """Return the arguments with a default, by the names of the functions, methods and dataclasses that take them."""
     found: dict[str, set[str]] = {}
     for node in (node for tree in trees for node in ast.walk(tree)):
         if isinstance(node, ast.FunctionDef):
@@ -253,7 +253,7 @@ class PythonOperators:
     ----------
     source : Source
     optional : mapping
-        From :func:`optional_arguments`.
+        The result of :func:`optional_arguments`.
     """
 
     def __init__(self, source: Source, optional: Mapping[str, set[str]]):
@@ -268,7 +268,7 @@ class PythonOperators:
                     if type(operator) in _PYTHON_COMPARISONS:
                         yield source.between(one, other, *_PYTHON_COMPARISONS[type(operator)])
             case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _PYTHON_OPERATORS:
-                # Texts and paths are no numbers.
+                # Texts and paths are not numbers.
                 if not any(isinstance(side, ast.JoinedStr) or _is_text(side) for side in (left, right)):
                     yield source.between(left, right, *_PYTHON_OPERATORS[type(operator)])
             case ast.BoolOp(op=operator, values=values):
@@ -313,7 +313,7 @@ class PythonOperators:
             if keyword.arg in optional:
                 start, end = source.span(keyword)
                 at = arguments.index(keyword)
-                # With the comma in front, or the one after of the first.
+                # The comma before it is removed too, or for the first one the comma after it.
                 if at:
                     start = source.span(arguments[at - 1])[1]
                 elif len(arguments) > 1:
@@ -321,7 +321,7 @@ class PythonOperators:
                 yield Edit(start, end, "")
 
     def _decided(self, test: ast.expr) -> Iterator[Edit]:
-        """A condition that is never true, and one that always is."""
+        """Yield a condition that is never true, and one that always is."""
         yield self._source.replace(test, f"(({self._source.of(test)}) and False)")
         yield self._source.replace(test, f"(({self._source.of(test)}) or True)")
 
@@ -329,7 +329,7 @@ class PythonOperators:
         source = self._source
         match node:
             case ast.If(test=test, body=[*_, ast.Raise()]):
-                # Always raised says little.
+                # An error that is always raised would show little.
                 yield next(self._decided(test))
             case ast.If(test=test):
                 yield from self._decided(test)
@@ -348,7 +348,7 @@ class PythonOperators:
                 yield source.replace(node, "pass")
 
     def skips(self, node: ast.AST, child: ast.AST) -> bool:
-        # Messages, types, and what is said to people; inside of f-strings positions are not told.
+        # Messages, types and texts for people are skipped; positions inside f-strings are not known.
         is_type = child in (
             *(getattr(node, name, None) for name in ("annotation", "returns")),
             *getattr(node, "decorator_list", ()),
@@ -361,7 +361,7 @@ class PythonOperators:
             or is_call(child, *_SPOKEN)
             or (isinstance(child, ast.Assign) and getattr(child.targets[0], "id", "") in _TEXT)
             or (isinstance(child, ast.If) and getattr(child.test, "id", "") == "TYPE_CHECKING")
-            # A strict zip says that lengths are alike, which no test need find out.
+            # A strict zip asserts equal lengths, which no test has to check.
             or (isinstance(child, ast.keyword) and child.arg == "strict")
             or (isinstance(child, ast.ImportFrom | ast.Import))
         )

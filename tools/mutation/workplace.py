@@ -1,4 +1,4 @@
-"""Where mutants are tried: a copy of the tree with one of them in it, and the tests that run there."""
+"""Trials of mutants: a copy of the tree with a mutant in it, and the tests that run there."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from lutterfly.host.simulation.cache import PARTIAL, default_root
 from .mutants import FOLDERS, HARDWARE, ROOT, Mutant, files, module_of
 from .nearest import OF_THE_TREE, PACKAGE, TESTS, nearest
 
-#: How far to go, nearest first: the nearest tests, all of `make test`, and what `make regress` has beside.
+#: Tiers of tests: the nearest ones, all of `make test`, and the others of `make regress`.
 TIERS = ("near", "test", "regress")
-#: What of the checkout is no part of the tree.
+#: Folders of the checkout that are not part of the tree.
 _LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info")
-#: Bounded waits of the tests themselves must end a hang; what is ended here was not noticed.
+#: Time-outs of the tests themselves must end a hang; a hang that ends here was not noticed.
 _LIMIT_SECONDS = {"near": 3600, "test": 2 * 3600, "regress": 12 * 3600}
-#: A sweep that takes longer ends itself, as in `make regress`.
+#: Seconds after which a sweep ends itself, as in `make regress`.
 _SWEEP_SECONDS = 3600
-#: Importing every module, or generating the hardware of one preset, takes a tenth of it.
+#: A time-out in seconds: importing every module, or generating one preset's hardware, takes a tenth of it.
 _SCRIPT_SECONDS = 900
-#: What compiles simulators: what it leaves in a cache may be wrong.
+#: The folder of the code that compiles simulators, with whose mutants a cache may get wrong entries.
 _BUILDING = "host/simulation/"
-#: An error on the way to the simulation, not in it.
+#: Errors before the simulation, not in it.
 _ERROR_PLACE = re.compile(r"^/\S*/(?:amaranth|hdl)/\S+\.py:\d+: ", re.MULTILINE)
-#: Together they have all the hardware there is; of the last one, multipliers work twice a cycle.
+#: Together these presets have all of the hardware; the last one has double-pumped multipliers.
 _PUMPED = "ecp5-85k-256"
 _PRESETS = ("tiny", "ecp5-85k", "ecp5-25k-on-chip", _PUMPED)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
@@ -46,7 +46,7 @@ _PASSED = (0, 5)
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a mutant.
+    """The result of a mutant.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Result:
         "caught", "stillborn" (it cannot be built or imported), "same" (the Verilog does not differ), "survived" or
         "hung".
     tier : str
-        The one of the test that failed, or the last that ran.
+        The tier of the test that failed, or the last that ran.
     by : str
         The test that failed.
     seconds : float
@@ -77,7 +77,7 @@ class Run:
     ----------
     tier : str
     arguments : sequence of str
-        The files of tests, and what is selected of them.
+        The test files, and the selection of tests in them.
     """
 
     tier: str
@@ -85,7 +85,7 @@ class Run:
 
 
 def runs_for(file: str, tiers: Sequence[str], jobs: int) -> Iterator[Run]:
-    """What judges a mutant of a file: the nearest test alone, then those after it, then everything that is left."""
+    """Return the runs for a mutant of a file: the nearest test, then those after it, then all others."""
     near = nearest(file)
     if "near" in tiers:
         for tests in filter(None, (near[:1], near[1:])):
@@ -103,11 +103,11 @@ class Workplace:
     Parameters
     ----------
     folder : Path
-        An empty one.
+        An empty folder.
     models : Path
-        What the tests take as ``--models``.
+        The tests' option ``--models``.
     jobs : int
-        Tests that run side by side where all of them do.
+        Parallel tests in runs of all tests.
     """
 
     def __init__(self, folder: Path, *, models: Path, jobs: int):
@@ -117,14 +117,14 @@ class Workplace:
         self._passes: set[tuple[str, ...]] = set()
         self._digests: dict[str, str] = {}
         self._lost: str | None = None
-        # Copies of the tree write nothing: each run would compile again what the checkout has not compiled.
+        # Copies of the tree write no byte code, so each run would compile modules that the checkout has not compiled.
         for top in (*FOLDERS, TESTS):
             compileall.compile_dir(ROOT / top, quiet=2)
-        # What every design shares need not be compiled again; what is being built will have another name.
+        # Files that every design shares need not be compiled again; unfinished builds will have another name.
         for shared in (default_root() / "cocotb").glob("runtime-*/"):
             if PARTIAL not in shared.name:
                 shutil.copytree(shared, self._cache / PACKAGE / "cocotb" / shared.name)
-        # Nor need the simulators, which are found by their hardware, for mutants that leave it as it is.
+        # Simulators, which are found by their hardware, need no new build for mutants that do not change it.
         if (default_root() / "simulator").exists():
             ignore = shutil.ignore_patterns(f"*{PARTIAL}*")
             shutil.copytree(default_root() / "simulator", self._kept / PACKAGE / "simulator", ignore=ignore)
@@ -139,25 +139,25 @@ class Workplace:
                 return replace(result, outcome="hung", tier=run.tier, by=" ".join(run.arguments))
             if code not in _PASSED:
                 return self._failed(mutant, run, code, output)
-            # Before the dear ones: is there a difference at all?
+            # Before expensive runs, check whether the mutant makes a difference at all.
             if not is_compared and not self._differs(mutant):
                 return replace(result, outcome="same", tier=run.tier)
             is_compared = True
         return result
 
     def _failed(self, mutant: Mutant, run: Run, code: int, output: str) -> Result:
-        """What a run that failed says of a mutant."""
+        """Return the result of a run that failed."""
         failed, inside, ended = (pattern.search(output) for pattern in (_FAILED, _FAILED_INSIDE, _ENDED))
         name = failed[1] if failed else "::".join(ended.groups()) if ended else run.arguments[0]
         outcome = "stillborn" if self._is_stillborn(mutant, code, output) else "caught"
         if outcome == "caught":
-            # With its parameters, unless these have spaces in them and are cut off.
+            # The name includes parameters, unless these contain spaces and are cut off.
             whole = name if name.endswith("]") else name.partition("[")[0]
             self._check_passes(whole if failed or ended else "", run)
         return Result(mutant.name, mutant.file, outcome, run.tier, inside[1] if inside else name)
 
     def _copy(self, mutant: Mutant | None) -> Path:
-        """A fresh copy of the tree, with the mutant in it."""
+        """Make a fresh copy of the tree, with the mutant in it."""
         tree = self.folder / "tree"
         shutil.rmtree(tree, ignore_errors=True)
         if mutant is not self._last:
@@ -165,9 +165,9 @@ class Workplace:
                 if "runtime-" not in built.name:
                     shutil.rmtree(built)
             self._last = mutant
-        # With what Python has compiled, which it takes where the source is as old as it was then.
+        # Compiled byte code is copied too, which Python uses for sources with unchanged times.
         shutil.copytree(ROOT, tree, ignore=_LEFT_OUT)
-        # Before the installed package, which is the checkout.
+        # The copy has to come before the installed package, which is the checkout.
         package = tree / "packages" / PACKAGE
         package.mkdir(parents=True)
         for folder in ROOT.glob("[!.]*/"):
@@ -186,11 +186,11 @@ class Workplace:
         }
 
     def _run(self, tree: Path, run: Run) -> tuple[int | None, str]:
-        """Run tests in ``tree`` until one fails; the exit code, None if they did not end, and what they printed."""
+        """Run tests in ``tree`` until one fails; return the exit code, None if they did not end, and their output."""
         options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
         environment = self._environment(tree)
         if run.tier == "near":
-            # Few of them need it, and all wait for it.
+            # Few tests need it, and all would wait for it.
             environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
         elif run.tier == "regress":
             options += ["-o", f"faulthandler_timeout={_SWEEP_SECONDS}"]
@@ -211,7 +211,7 @@ class Workplace:
             return code, output.read()
 
     def _script(self, mutant: Mutant | None, script: str, *arguments: str) -> str | None:
-        """What a script prints in a tree with a mutant in it; None if it fails or does not end."""
+        """Return the output of a script in a tree with a mutant in it; None if it fails or does not end."""
         tree = self._copy(mutant)
         command = [sys.executable, "-c", script, *arguments]
         try:
@@ -229,7 +229,7 @@ class Workplace:
         return ran.stdout if ran.returncode == 0 else None
 
     def _hardware(self, mutant: Mutant | None, preset: str) -> str | None:
-        """A digest of the core that is generated, before Yosys; None if there is an error."""
+        """Return a digest of the generated core, before Yosys; None if there is an error."""
         platform = f"Platform(is_pumped={preset == _PUMPED}, sleeps=True)"
         script = (
             "import hashlib; from amaranth.back import rtlil; from lutterfly.golden.presets import PRESETS;"
@@ -243,7 +243,7 @@ class Workplace:
         return self._script(mutant, script)
 
     def _differs(self, mutant: Mutant) -> bool:
-        """Whether any configuration's hardware differs from that without the mutant."""
+        """Return whether any configuration's hardware differs from that without the mutant."""
         for preset in _PRESETS:
             if preset not in self._digests:
                 digest = self._hardware(None, preset)
@@ -255,7 +255,7 @@ class Workplace:
         return False
 
     def _imports(self, mutant: Mutant | None) -> str | None:
-        """The modules that cannot be imported: for want of an extra, or because of the mutant."""
+        """Return the modules that cannot be imported, because of a missing extra or the mutant."""
         script = (
             "import importlib, sys\n"
             "for name in sys.argv[1:]:\n"
@@ -268,7 +268,7 @@ class Workplace:
         return self._script(mutant, script, *(name for name in names if not name.endswith("__main__")))
 
     def _is_stillborn(self, mutant: Mutant, code: int, output: str) -> bool:
-        """Whether it is no tests that failed: hardware cannot be built, or a module cannot be imported."""
+        """Return whether hardware cannot be built, or a module cannot be imported, so that no test has failed."""
         if mutant.folder == HARDWARE:
             return (
                 code not in (1, 2)
@@ -280,7 +280,8 @@ class Workplace:
         return code not in (1, 2) or self._imports(mutant) != self._lost
 
     def _check_passes(self, test: str, run: Run) -> None:
-        """A test that fails without any mutant would catch every one; ``test`` is empty if none is named."""
+        """Check that a test passes without a mutant, as else it would catch every one; ``test`` is empty if none is
+        named."""
         arguments = [test, "-m", run.arguments[-1]] if test else run.arguments
         if tuple(arguments) in self._passes:
             return
