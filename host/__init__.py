@@ -1,4 +1,4 @@
-"""From the ONNX file to the answer: frontend, compiler, driver, transports, session and command line."""
+"""Software of the host: frontend, compiler, driver, transports, session and command line."""
 
 from .session import InferenceSession
 

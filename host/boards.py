@@ -13,27 +13,27 @@ from ..boards import PARTS, Board
 from ..synth import tools
 from ..synth.tools import missing
 
-# Bitstreams of ECP5 as files: which FPGA one is for.
+# Bitstream files of ECP5s: finding the FPGA of a bitstream.
 #
 # Source: Lattice FPGA-TN-02039 (sysCONFIG): comments, preamble, commands with three operands before their data.
 
-#: Comments stand before it, between FF 00 and FF.
+#: Comments are before it, between FF 00 and FF.
 _PREAMBLE = bytes.fromhex("ffffbdb3")
 _COMMENTS = bytes.fromhex("ff00")
-#: Comments are a line or two.
+#: The greatest length of comments, which are a line or two.
 _MOST_COMMENTS = 4096
-#: Commands, and how many bytes of data follow their operands: padding, reset of the checksum, IDCODE.
+#: Commands, with the number of data bytes after their operands: padding, reset of the checksum, IDCODE.
 _PAD, _RESET_CRC, _VERIFY_ID = 0xFF, 0x3B, 0xE2
 _OPERANDS, _IDCODE_BYTES = 3, 4
 
 
 def idcode_of(data: bytes) -> int:
-    """The IDCODE that a bitstream begins with.
+    """Return the IDCODE at the beginning of a bitstream.
 
     Raises
     ------
     ValueError
-        If it is no bitstream of an ECP5, or says none.
+        If it is not a bitstream of an ECP5, or has no IDCODE.
     """
     begin = data.find(_PREAMBLE, 0, _MOST_COMMENTS)
     if not data.startswith((_COMMENTS, _PREAMBLE)) or begin < 0:
@@ -61,12 +61,13 @@ def check_board(name: str, data: bytes, board: Board) -> None:
         )
 
 
-# openFPGALoader, which loads bitstreams through a board's cable; what it says, as messages with a remedy.
+# openFPGALoader, which loads bitstreams through a board's cable, and remedies for its errors.
 
-#: Seconds: into the FPGA, where a slow cable takes half a minute, and into the flash, which is erased and read back.
+#: Time-outs in seconds: for the FPGA, where a slow cable takes half a minute, and for the flash, which is erased and
+#: read back.
 LOAD_SECONDS, PERSIST_SECONDS = 180, 900
 _PROGRAM = "openFPGALoader"
-#: What it says, and what that means and what helps; the first that is found counts. Numbers are libftdi's.
+#: Its messages, with their meaning and a remedy; the first that is found counts. Numbers are libftdi's.
 _REASONS = (
     (
         r"error while loading shared libraries: (\S+):",
@@ -111,16 +112,16 @@ _FAILED = re.compile(r"mismatch between|\bFAIL\b")
 
 
 class LoaderError(OSError):
-    """A bitstream could not be loaded; the message says why, and what helps."""
+    """A bitstream could not be loaded; the message has the cause and a remedy."""
 
 
 def find_loader() -> Path:
-    """The program: the one on the PATH, else the wheel's.
+    """Return the program: the one on the PATH, else the wheel's.
 
     Raises
     ------
     LoaderError
-        If there is none; says what installs it.
+        If there is none; the message has the command that installs it.
     """
     found = shutil.which(_PROGRAM)
     if found:
@@ -134,17 +135,17 @@ def find_loader() -> Path:
 
 
 def load(program: Path, board: Board, file: Path, *, persist: bool = False) -> None:
-    """Load a bitstream into a board's FPGA, or into the flash that it begins from.
+    """Load a bitstream into a board's FPGA, or into the flash from which it boots.
 
     Parameters
     ----------
     program : Path
-        openFPGALoader.
+        The program openFPGALoader.
     board : Board
     file : Path
         A bitstream for its FPGA.
     persist : bool
-        Into the flash: it is there after the board was switched off.
+        Whether to load it into the flash, where it stays when the board is switched off.
 
     Raises
     ------
@@ -171,13 +172,13 @@ def load(program: Path, board: Board, file: Path, *, persist: bool = False) -> N
             raise LoaderError(f"{program}: must be a program that runs: {error.strerror}; install it again") from error
         output.seek(0)
         said = output.read().decode(errors="replace")
-    # Of an FPGA that is another one, some versions tell, and end as if all were well.
+    # Some versions report a wrong FPGA, and end with success all the same.
     if code or _FAILED.search(said):
         raise LoaderError(f"{board.name}: {_reason(said)}")
 
 
 def _reason(said: str) -> str:
-    """What is wrong, from what openFPGALoader has said."""
+    """Return the cause from openFPGALoader's output."""
     for pattern, meaning in _REASONS:
         found = re.search(pattern, said)
         if found:

@@ -16,16 +16,16 @@ from .frontend.supported import Supported, domain_of, supported
 from .graph import Layer
 from .quantize.rewriting import REWRITINGS
 
-# The supported operators, put together: how each runs, and what the accelerator needs for it.
+# The supported operators: how each runs, and the engines that it needs.
 
 HEAD = ("operator", "domain", "runs as")
-#: Operators that are not listed twice.
+#: Operators that are listed only once.
 _MANY = 20
 _REWRITTEN = "rewritten by `lutterfly quantize`"
 
 
 def operator_rows(everything: Sequence[Supported]) -> list[tuple[str, str, str]]:
-    """Every operator, and all ways in which it runs."""
+    """Return every operator, and all ways in which it runs."""
     ways: dict[str, list[str]] = {}
     for one in everything:
         for operator in one.operators:
@@ -41,7 +41,7 @@ def operator_rows(everything: Sequence[Supported]) -> list[tuple[str, str, str]]
 
 
 def named(one: Supported, everything: Sequence[Supported], mark: str = "") -> list[str]:
-    """The operators of one way to lower them; those of an earlier way, where all of them are meant, by its title."""
+    """Return the operators of one way to lower them; all operators of an earlier way are named by its title."""
     earlier = [other for other in everything[: everything.index(one)] if {*other.operators} <= {*one.operators}]
     most = max(earlier, key=lambda other: len(other.operators), default=None)
     if most is None or len(most.operators) < _MANY:
@@ -51,18 +51,18 @@ def named(one: Supported, everything: Sequence[Supported], mark: str = "") -> li
 
 
 def ways(layers: Iterable[type[Layer]]) -> list[tuple[Engine, ...]]:
-    """The engines of every way to execute layers of these kinds."""
+    """Return the engines of every way to execute layers of these kinds."""
     return list(dict.fromkeys(engines for layer in layers for engines in engines_of(layer)))
 
 
 def needs(layers: Iterable[type[Layer]]) -> str:
-    """The engines that layers need: those of one way or another."""
+    """Describe the engines that layers need, for any of the ways."""
     named = [" and ".join(engine.name for engine in engines) for engines in ways(layers)]
     return f"the engine {' or '.join(named)}"
 
 
 def lacks(layers: Iterable[type[Layer]], config: Config) -> bool:
-    """Whether a configuration has no way to execute some of these layers."""
+    """Return whether a configuration has no way to execute some of these layers."""
     return any(engines_of(layer) and not _runs(layer, config) for layer in layers)
 
 
@@ -89,7 +89,7 @@ the reason and the remedy. At an end of the network the host runs it, as it runs
 
 
 def page() -> str:
-    """The text of ``docs/supported.md``."""
+    """Return the text of ``docs/supported.md``."""
     everything = supported()
     parts = [_PAGE, "## Operators\n\n", _table([HEAD, *operator_rows(everything)])]
     for one in everything:
@@ -128,11 +128,11 @@ if __name__ == "__main__":
     sys.exit(main())
 
 
-# What `lutterfly check --supported` says: as text, and as values for JSON.
+# The answer of `lutterfly check --supported`: as text, and as values for JSON.
 
 
 def listed(config: Config) -> tuple[str, dict[str, Any]]:
-    """Operators, how they run, what they need, and what the configuration has of it."""
+    """List operators, how they run, the engines that they need, and those that the configuration has."""
     everything = supported()
     text = [table_text([HEAD, *operator_rows(everything)])]
     for one in everything:

@@ -11,7 +11,7 @@ import importlib.util
 from ..synth.tools import missing
 
 if importlib.util.find_spec("torch") is None:
-    # Before the first module that would say no more than its name.
+    # This comes before the first import that would fail with only a module's name.
     raise ModuleNotFoundError(missing("lutterfly.train", ["PyTorch"], "train"), name="torch")
 
 from .channels.channels import channel_graph

@@ -32,7 +32,7 @@ __all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
 
 @dataclass
 class _State:
-    """What one pass hands to the next."""
+    """The state between two passes."""
 
     given: Source
     source: Source | None = None

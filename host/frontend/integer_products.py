@@ -300,7 +300,7 @@ def _remedy(given: Source, node: NodeProto, fragment: Fragment, doubt: Unsupport
 def _cause(
     given: Source, node: NodeProto, fragment: Fragment, others: list[NodeProto], doubt: UnsupportedError
 ) -> tuple[str, str] | None:
-    """What keeps ONNX Runtime from making a product an integer one, and the remedy; None if it shows in no node."""
+    """Return why ONNX Runtime does not make a product an integer one, and the remedy; None if no node shows it."""
     types = [given.types[name] for name in (*fragment.inputs, *fragment.outputs) if given.is_codes(name)]
     is_operand = isinstance(doubt, OperandError)
     if len(set(types)) > 1 and not is_operand:
@@ -327,7 +327,7 @@ def _cause(
 
 
 def _codes_of(given: Source, node: NodeProto, at: int) -> str | None:
-    """What an operand is dequantised from."""
+    """Return the codes from which an operand is dequantised."""
     name = node.input[at] if len(node.input) > at else ""
     maker = next((other for other in given.model.graph.node if name and name in other.output), None)
     return maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else None

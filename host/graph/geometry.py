@@ -297,7 +297,7 @@ Vector = tuple[int, int, int]
 
 
 class ChannelRule(enum.Enum):
-    """How the order of a layer's output channels depends on that of its input channels."""
+    """Rules by which the order of a layer's output channels depends on that of its input channels."""
 
     #: Both are free: every output depends on all inputs, with weights that can move, see :meth:`Layer.reordered`.
     FREE = enum.auto()

@@ -1,1 +1,1 @@
-"""Which layers' channels depend on which, read from a trace of the model."""
+"""Dependencies between the channels of a model's layers, read from a trace of it."""

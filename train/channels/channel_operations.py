@@ -1,4 +1,4 @@
-"""What the functions and methods in a trace do with channels; both forms of an operation have one name."""
+"""The effect on channels of functions and methods in a trace; both forms of an operation have one name."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _SOFTMAX = ("log_softmax", "softmax")
 _SUMS = ("add", "iadd", "isub", "sub")
 _PRODUCTS = ("div", "imul", "itruediv", "mul", "truediv")
 _PARTS = ("chunk", "split")
-#: Where functions are looked for by those names.
+#: Modules in which functions are searched by those names.
 _HOMES = (torch, functional, operator)
 
 
 def _operation(node: fx.Node) -> str | None:
-    """The name of a known operation."""
+    """Return the name of a known operation."""
     if node.op == "call_method":
         return str(node.target).rstrip("_")
     if node.op != "call_function":
@@ -50,29 +50,29 @@ def _operation(node: fx.Node) -> str | None:
 
 
 def is_tensor(node: fx.Node) -> bool:
-    """Whether a node results in a tensor."""
+    """Return whether the result of a node is a tensor."""
     return isinstance(node.meta.get("tensor_meta"), TensorMetadata)
 
 
 def shape(node: fx.Node) -> tuple[int, ...]:
-    """Of the tensor that a node results in."""
+    """Return the shape of a node's result."""
     return tuple(node.meta["tensor_meta"].shape)
 
 
 def tensors(node: fx.Node, names: dict[fx.Node, str]) -> list[fx.Node]:
-    """What a node reads of what the inputs lead to, one as often as it is read."""
+    """Return the inputs of a node that are tensors, each as often as it is read."""
     given = [*node.args, *node.kwargs.values()]
     listed = [one for item in given for one in (item if isinstance(item, list | tuple) else [item])]
     return [one for one in listed if isinstance(one, fx.Node) and one in names]
 
 
 def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
-    """The kind of a function or a method.
+    """Return the kind of a function or a method.
 
     Raises
     ------
     ValueError
-        If it is not known, or mixes channels in a way that no kind is.
+        If it is not known, or mixes channels in another way than all kinds.
     """
     name = _operation(node)
     if name in ("cat", "concat"):
@@ -80,7 +80,7 @@ def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
         if dim % len(shape(node)) == 1:
             return Kind.CONCATENATION
     elif name in _SUMS or name in _PRODUCTS:
-        # Broadcast to a constant, channels may become more, or stand elsewhere.
+        # Broadcasting with a constant may add channels, or move them to another axis.
         before, after = shape(read[0]), shape(node)
         if len(read) == 1 and (len(before), before[:2]) == (len(after), after[:2]):
             return Kind.CHANNELWISE
@@ -101,12 +101,12 @@ def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
 
 
 def reshaping_kind(name: str, before: tuple[int, ...], after: tuple[int, ...]) -> Kind:
-    """That of another shape of the same elements: each channel becomes one, or several neighbours.
+    """Return the kind of a reshape: each channel becomes one channel, or several adjacent ones.
 
     Raises
     ------
     ValueError
-        If a channel of the result has elements of several.
+        If a channel of the result has elements of several channels.
     """
     if len(after) > 1 and after[0] == before[0] and not after[1] % before[1]:
         return Kind.CHANNELWISE
@@ -117,12 +117,12 @@ def reshaping_kind(name: str, before: tuple[int, ...], after: tuple[int, ...]) -
 
 
 def softmax_kind(name: str, dim: int | None, rank: int) -> Kind:
-    """Among the channels each result depends on all of them, among rows or columns on its own channel.
+    """Return the kind of a softmax: over channels results depend on all, over rows or columns on their own channel.
 
     Raises
     ------
     ValueError
-        If it is among the samples, or nothing says among what.
+        If it is over the samples, or its axis is not given.
     """
     if dim is None or dim % rank == 0:
         raise ValueError(f"{name}: dim of a softmax must be given, and not be the batch's, not {dim}; {_REMEDY}")
@@ -138,23 +138,23 @@ def _mean_kind(node: fx.Node, rank: int) -> Kind:
 
 
 def is_parted(node: fx.Node) -> bool:
-    """Whether a node is a chunk or a split, whose parts are tensors."""
+    """Return whether a node is a chunk or a split, whose parts are tensors."""
     return _operation(node) in _PARTS
 
 
 def parted(node: fx.Node) -> fx.Node | None:
-    """The chunk or split that a node is a part of."""
+    """Return the chunk or split of which a node is a part."""
     is_part = node.target is operator.getitem and isinstance(node.args[0], fx.Node) and is_parted(node.args[0])
     return node.args[0] if is_part else None
 
 
 def check_parts(node: fx.Node) -> None:
-    """Make sure that all parts are read: channels of others would lead nowhere.
+    """Check that all parts are read: channels of the others would be dead.
 
     Raises
     ------
     ValueError
-        With the first one that is not.
+        With the first part that is not.
     """
     count = len(node.meta["tensor_meta"])
     read = {reader.args[1] % count for reader in node.users if reader.target is operator.getitem}
@@ -163,7 +163,7 @@ def check_parts(node: fx.Node) -> None:
 
 
 def part(node: fx.Node, source: fx.Node) -> tuple[Kind, int]:
-    """The kind of a part of a chunk or split, and its first channel."""
+    """Return the kind of a part of a chunk or split, and its first channel."""
     pieces = [tuple(meta.shape) for meta in source.meta["tensor_meta"]]
     dim = _argument(source, 2, "dim", 0) % len(pieces[0])
     if dim == 0:

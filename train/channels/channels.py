@@ -41,10 +41,10 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
     Parameters
     ----------
     model : nn.Module
-        With one input and one output, traceable by ``torch.fx``. It may have convolutions with one group or with a
-        group for each input channel, fully connected layers, what works on each channel by itself (pooling, means of
-        rows and columns, normalisation, activations, dropout, resizing, products with constants, shapes in which
-        channels stay together), softmax, sums, concatenations and chunks of channels.
+        A model with one input and one output, traceable by ``torch.fx``. It may have convolutions with one group or
+        with a group for each input channel, fully connected layers, operations on each channel by itself (pooling,
+        means of rows and columns, normalisation, activations, dropout, resizing, products with constants, reshapes
+        that keep channels together), softmax, sums, concatenations and chunks of channels.
     sample : float[batch, channels, ...]
         An input, for the shapes.
 
@@ -61,7 +61,7 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
     traced = fx.GraphModule(model, graph)
     modes = [(module, module.training) for module in model.modules()]
     with torch.no_grad():
-        # In evaluation batch normalisation leaves its statistics alone.
+        # In evaluation batch normalisation does not change its statistics.
         ShapeProp(traced.eval()).propagate(sample)
     for module, is_training in modes:
         module.training = is_training
@@ -76,13 +76,13 @@ def channel_graph(model: nn.Module, sample: torch.Tensor) -> ChannelGraph:
         elif is_parted(node):
             check_parts(node)
         elif is_tensor(node) and (node.op == "call_module" or parted(node) or tensors(node, names)):
-            # All others are sizes, and what is made of constants.
+            # All other nodes are sizes, or are computed from constants.
             layers.append(_layer(node, model, names))
     return ChannelGraph(inputs, tuple(layers), outputs)
 
 
 def _layer(node: fx.Node, model: nn.Module, names: dict[fx.Node, str]) -> ChannelLayer:
-    """The layer that a node is; its name is kept."""
+    """Return the layer of a node, and keep its name."""
     is_module = node.op == "call_module"
     name = str(node.target) if is_module else node.name
     if name in names.values():

@@ -1,1 +1,1 @@
-"""From a trained model to an ONNX file, and the proof that it computes the same."""
+"""Export of a trained model to an ONNX file, and a check that the file computes the same."""

@@ -1,11 +1,11 @@
-"""Whether an exported file computes what the model does: layer by layer, on samples, in ONNX Runtime.
+"""Compare an exported file with the model: layer by layer, on samples, in ONNX Runtime.
 
-The file is run first. Then the model is, and the exporter's file in float, with what the file gave in place of what
-each function layer gives, so that no error is met twice, and no sign that has flipped in one layer spoils the next.
-Three things are compared:
+The file is run first. Then the model and the exporter's float file are run with the file's results in place of those of
+each function layer, so that no error counts twice, and no sign that has flipped in one layer affects the next. There
+are three comparisons:
 
-* The exporter's file with the model: what enters each function layer, and what the model gives, within a hundredth of
-  the RMS. Nothing is rounded to codes there, so that nothing hides an operator that means something else.
+* The exporter's file with the model: inputs of each function layer, and the outputs, within a hundredth of the RMS.
+  Nothing is rounded to codes there, so that nothing hides an operator with another meaning.
 * The file with the exporter's: every tensor that has become codes, in the order in which the file computes them.
   Between function layers everything is rounded: weights once, and activations wherever they are quantised. A rounding
   to a step has the RMS ``step / sqrt(12)``; relative to how far the tensor varies within its channels (a mean tells
@@ -13,7 +13,7 @@ Three things are compared:
   4 times their root sum of squares since the last function layer: room for stretches that amplify. At most it is half
   of the RMS, at least a thousandth. Numbers beyond the codes are taken for the last code: where signs have flipped,
   some are that calibration has not met.
-* What a function layer gives for the codes that enter it in the file, with the layer itself: the same codes, every one.
+* The results of a function layer for its input codes in the file, with those of the layer itself: all codes are equal.
   (Real results of a binary layer, a product in float32, may be the other neighbour where they lie half-way between two
   codes.)
 """
@@ -31,14 +31,14 @@ from torch import nn
 from .exported import FloatFile, QuantisedFile
 from .functions import LayerFunction, Scale
 
-#: So many samples are compared, evenly spread over those that there are; fewer where each has many values, all of which
-#: are held at once.
+#: The number of compared samples, evenly spread over all; it is less where each has many values, all of which are in
+#: memory at once.
 _MOST_SAMPLES, _MOST_VALUES = 64, 1 << 26
-#: How much more than independent roundings give, each passed on as it is, is still put down to them.
+#: The tolerated factor above the noise of independent rounding errors that are passed on unchanged.
 _ROOM = 4.0
-#: What float32 may add up otherwise, and what no int8 network loses that is of use; shares of the RMS.
+#: The least and the greatest limit, as shares of the RMS: float32's order of additions, and a useless int8 network.
 _LEAST, _MOST = 1e-3, 0.5
-#: How far the exporter's file in float may be from the model: operators that jump, as signs do, jump seldom otherwise.
+#: The tolerance of the exporter's float file: discontinuous operators such as signs seldom differ.
 _FLOAT = 1e-2
 _REMEDY = "write it with modules and operators whose meaning ONNX has, and give samples that are typical"
 
@@ -50,24 +50,23 @@ def compare(
     functions: Mapping[str, tuple[LayerFunction, Scale]],
     samples: np.ndarray,
 ) -> None:
-    """Refuse a file that differs from the model it was made of by more than rounding explains.
+    """Refuse a file that differs from its model by more than rounding explains.
 
     Parameters
     ----------
     model : nn.Module
-        Not changed.
+        The model, which is not changed.
     exported : FloatFile
-        Before it was quantised.
+        The exporter's file before quantisation.
     data : onnx.ModelProto
     functions : mapping of str to (LayerFunction, Scale)
-        By the names of the layers, which those of the calls in the file are: what they became, and of what scale the
-        codes are that enter.
+        For each layer, by the name that its call in the file has: its function, and the scale of its input codes.
     samples : float32[samples, ...]
 
     Raises
     ------
     ValueError
-        With the first place that is off, by how much, and the limit.
+        With the first place that differs too much, the error, and the limit.
     """
     values = sum(tensor.size for tensor in QuantisedFile(data, samples[:1]).tensors.values())
     most = max(1, min(_MOST_SAMPLES, _MOST_VALUES // values))
@@ -101,7 +100,7 @@ def _check_call(
     function: tuple[LayerFunction, Scale],
     real: Mapping[str, np.ndarray],
 ) -> None:
-    """What enters a function layer, and what it gives."""
+    """Compare the input and the result of a function layer."""
     layer, scale = function
     codes, results = (file.tensors[names[0]] for names in (node.input, node.output))
     entering = _within(real[exported.entering[node.name]], scale)
@@ -112,7 +111,7 @@ def _check_call(
 def _check_tensor(
     node: onnx.NodeProto, exported: FloatFile, file: QuantisedFile, real: Mapping[str, np.ndarray]
 ) -> None:
-    """A tensor that has become codes, if this node gives one that the exporter's file has too."""
+    """Compare a tensor that has become codes, if this node gives one that the exporter's file has too."""
     tensor = file.quantised(node)
     if tensor not in real or real[tensor].shape != file.tensors[node.output[0]].shape:
         return
@@ -149,7 +148,7 @@ def _check(what: str, wanted: np.ndarray, found: np.ndarray, noise: float) -> No
 
 
 def _error(wanted: np.ndarray, found: np.ndarray) -> float:
-    """Relative to the RMS; of a class, say, it tells nothing how far two of them are apart."""
+    """Return the error relative to the RMS; for other types, such as class numbers, a distance has no meaning."""
     if wanted.dtype.kind != "f":
         return 0.0
     return _rms(found - wanted) / max(_rms(wanted), np.finfo(np.float32).tiny)
@@ -158,7 +157,8 @@ def _error(wanted: np.ndarray, found: np.ndarray) -> float:
 def _run(
     model: nn.Module, samples: np.ndarray, forced: Mapping[str, np.ndarray]
 ) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """What enters the layers in PyTorch, in the order of their calls, and the output; they give what is forced."""
+    """Run the model in PyTorch with forced results of layers; return the layers' inputs, in order of calls, and the
+    output."""
     copied, entered = copy.deepcopy(model).eval(), {}
 
     def exchange(name: str) -> Callable[..., torch.Tensor]:
@@ -180,7 +180,7 @@ def _real(codes: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def _within(values: np.ndarray, scale: Scale | None) -> np.ndarray:
-    """With what no code stands for as the nearest one that does."""
+    """Clip values to the range of the codes."""
     if scale is None:
         return values
     return np.clip(values, *((code - scale.zero_point) * scale.step for code in (-128, 127)))

@@ -22,7 +22,7 @@ from .exported import FloatFile
 from .holes import Holes
 
 _OPSET = 18
-#: Of a node's metadata.
+#: Key of a node's metadata.
 _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
@@ -31,16 +31,18 @@ def export_onnx(
 ) -> bytes:
     """Quantise a model to int8 and write it as ONNX, its fast pointwise convolutions and binary layers as functions.
 
-    They compute there, bit for bit, what they compute in PyTorch on the same numbers; real numbers that a binary layer
-    gives are rounded to codes after it. Everything else is quantised as ``lutterfly quantize`` does. The file is
-    compared with the model on the samples, layer by layer, see :func:`.compare`.
+    They give the same bits there as in PyTorch for the same numbers; real results of a binary layer are rounded to
+    codes after it. All other layers are quantised as ``lutterfly quantize`` does. The file is compared with the model
+    on the
+    samples, layer by layer, see :func:`.compare`.
 
     Parameters
     ----------
     model : nn.Module
-        With one input and one output; its fast pointwise convolutions in fixed point, see :func:`.calibrate`.
+        A model with one input and one output; its fast pointwise convolutions are in fixed point, see
+        :func:`.calibrate`.
     samples : float32[samples, ...]
-        Typical inputs, to calibrate everything else on.
+        Typical inputs, for the calibration of other layers.
     input_name, output_name : str
 
     Returns
@@ -52,7 +54,7 @@ def export_onnx(
     ------
     ValueError
         If a fast pointwise convolution is still in float, one or a binary layer is not called exactly once, the file
-        differs from the model by more than rounding explains, or what ``quantize`` refuses.
+        differs from the model by more than rounding explains, or ``quantize`` refuses the model.
     """
     dense = copy.deepcopy(model).eval()
     for module in dense.modules():
@@ -78,8 +80,8 @@ def export_onnx(
 def _export(
     model: nn.Module, feeds: Mapping[str, np.ndarray], outputs: list[str], depth: int
 ) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """The file in float, and by the names of its tensors the modules that compute them, without those around them."""
-    # Of a single sample the exporter takes the batch for fixed.
+    """Export the float file; return it, and the innermost modules that compute its tensors, by name."""
+    # With a single sample the exporter would fix the batch.
     arguments = tuple(torch.from_numpy(np.concatenate([array[:1], array[:1]])) for array in feeds.values())
     batch = {0: torch.export.Dim("batch")}
     with tempfile.TemporaryDirectory() as folder:
@@ -99,21 +101,21 @@ def _export(
         exported = onnx.load(path)
     graph = exported.graph
     modules = {name: _module(node, depth) for node in graph.node for name in node.output}
-    # Without the stack traces that torch puts in.
+    # This removes the stack traces that torch stores.
     for item in (exported, graph, *graph.node, *graph.value_info, *graph.input, *graph.output):
         item.ClearField("metadata_props")
     return exported, modules
 
 
 def _module(node: NodeProto, depth: int) -> str:
-    """The innermost module in which a node stands, as torch notes it: a list from the outermost to the operator."""
+    """Return the innermost module of a node from torch's metadata, a list from the outermost module to the operator."""
     noted = next((entry.value for entry in node.metadata_props if entry.key == _SCOPES), "[]")
     *_, module, _ = ["", "", *ast.literal_eval(noted)]
     return ".".join(module.split(".")[depth:])
 
 
 def _drop_identities(model: onnx.ModelProto) -> None:
-    """Leave out every Identity, with which an exporter gives one tensor several names."""
+    """Remove every Identity, with which an exporter gives one tensor several names."""
     ends = {value.name for value in model.graph.output}
     kept, same = [], {}
     for node in model.graph.node:
@@ -144,7 +146,8 @@ def _drop_identities(model: onnx.ModelProto) -> None:
 
 
 def _shorten(model: onnx.ModelProto) -> None:
-    """Take the codes themselves where DequantizeLinear and a QuantizeLinear of the same numbers follow one another."""
+    """Remove a DequantizeLinear and a QuantizeLinear of the same parameters after it, which give the codes
+    themselves."""
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     producer = {node.output[0]: node for node in model.graph.node}
     same: dict[str, str] = {}

@@ -1,4 +1,5 @@
-"""What is compared of an export: the exporter's file in float, and the quantised one with how much it rounds."""
+"""The files of an export that are compared: the exporter's float file, and the quantised one with its rounding
+noise."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ class FloatFile:
     Attributes
     ----------
     model : ModelProto
-        What these layers give are inputs, what enters them outputs.
+        The file; results of these layers are inputs, and their inputs are outputs.
     results, entering : dict of str to str
-        Names of these inputs and outputs by the names of the layers.
+        Names of these inputs and outputs, by the names of the layers.
     modules : dict of str to str
         The module that computes a tensor; empty for the model itself.
     """
@@ -39,7 +40,7 @@ class FloatFile:
     def run(
         self, samples: np.ndarray, forced: Mapping[str, np.ndarray], wanted: Collection[str]
     ) -> dict[str, np.ndarray]:
-        """Those of the wanted tensors that it has, where the layers give what is forced."""
+        """Run the file with forced results of layers; return those of the wanted tensors that it has."""
         feeds = {name: forced[layer] for layer, name in self.results.items()}
         entry, *_ = (value.name for value in model_inputs(self.model) if value.name not in feeds)
         names = [name for name in computed_tensors(self.model) if name in wanted]
@@ -47,13 +48,13 @@ class FloatFile:
         return dict(zip(names, values, strict=True)) | feeds
 
     def place(self, tensor: str) -> str:
-        """Words for where a tensor comes from."""
+        """Describe the origin of a tensor."""
         module = self.modules.get(tensor)
         return f"what {module} gives ({tensor})" if module else f"what the model's own operators give ({tensor})"
 
 
 class QuantisedFile:
-    """The tensors of a file for samples, and how much rounding there is in them."""
+    """The tensors of a file for samples, and their rounding noise."""
 
     def __init__(self, data: onnx.ModelProto, samples: np.ndarray) -> None:
         nodes = data.graph.node
@@ -68,21 +69,22 @@ class QuantisedFile:
         self.tensors = {name: np.concatenate(parts) for name, *parts in zip(names, *rows, strict=True)}
 
     def scale(self, tensor: str) -> Scale | None:
-        """Of the codes that a tensor is made of."""
+        """Return the scale of a tensor's codes."""
         node = self._producer.get(tensor)
         return self.scale_of(node) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def scale_of(self, node: onnx.NodeProto) -> Scale:
-        """Of a QuantizeLinear or a DequantizeLinear."""
+        """Return the scale of a QuantizeLinear or a DequantizeLinear."""
         step, zero_point = (numpy_helper.to_array(self._constants[name]).item() for name in node.input[1:])
         return Scale(step, zero_point)
 
     def quantised(self, node: onnx.NodeProto) -> str:
-        """The tensor of the float file whose codes a QuantizeLinear gives: onnxruntime.quantization names them so."""
+        """Return the float file's tensor whose codes a QuantizeLinear gives, by the names of
+        onnxruntime.quantization."""
         return node.output[0].removesuffix("_QuantizeLinear_Output") if node.op_type == "QuantizeLinear" else ""
 
     def noise(self, tensor: str) -> float:
-        """What the roundings since the last function layer add up to, as a share of the RMS."""
+        """Return the rounding noise since the last function layer, as a share of the RMS."""
         squares, met, waiting = 0.0, set(), [tensor]
         while waiting:
             name = waiting.pop()
@@ -91,7 +93,7 @@ class QuantisedFile:
                 continue
             met.add(name)
             if node.domain:
-                # Exact, for the codes that it was forced to give; that they are codes is a rounding.
+                # The layer's result is exact for the forced codes; only the quantisation to codes is a rounding.
                 squares += self._of_codes(name) if name == tensor else 0.0
                 continue
             if node.op_type == "QuantizeLinear":
@@ -102,7 +104,7 @@ class QuantisedFile:
         return float(np.sqrt(squares))
 
     def _of_codes(self, name: str) -> float:
-        """A step is 1 in codes."""
+        """Return the noise of a tensor of codes, in which a step is 1."""
         codes = self.tensors[name].astype(np.float64)
         spread = codes - codes.mean(axis=(0, *range(2, codes.ndim)), keepdims=True) if codes.ndim > 1 else codes
         return _ROUNDING**2 / max(float(np.square(spread).mean()), _ROUNDING**2)

@@ -1,4 +1,4 @@
-"""What the layers of this package are in an ONNX file: a function of codes, and what its codes stand for."""
+"""The layers of this package as functions of codes in an ONNX file, with the scales of the codes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Scale:
 
     @classmethod
     def symmetric(cls, values: np.ndarray) -> Scale:
-        """One with the zero point 0."""
+        """Create a scale with the zero point 0."""
         greatest = float(np.abs(values).max())
         return cls(float(np.float32(greatest / 127)) if greatest else 1.0, 0)
 
     @classmethod
     def asymmetric(cls, values: np.ndarray) -> Scale:
-        """One whose codes reach from the least value, or 0, to the greatest one, or 0."""
+        """Create a scale whose codes reach from the least value, or 0, to the greatest one, or 0."""
         least, greatest = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
         step = float(np.float32((greatest - least) / _CODES)) or 1.0
         return cls(step, int(np.clip(round(-128 - least / step), -128, 127)))
@@ -51,11 +51,11 @@ class LayerFunction(ABC):
     Attributes
     ----------
     family : str
-        The function's name; with a number where a model has several.
+        The function's name, to which a number is added where a model has several.
     entering : Scale or None
-        Of the codes that it reads; None where that is free.
+        The scale of its input codes; None where any will do.
     leaving : Scale
-        Of the codes that it gives.
+        The scale of its result codes.
     """
 
     family: str
@@ -64,11 +64,12 @@ class LayerFunction(ABC):
 
     @abstractmethod
     def make(self, name: str, entering: Scale, opset: int) -> onnx.FunctionProto:
-        """The function, for codes of a scale."""
+        """Create the function, for codes of a scale."""
 
     @abstractmethod
     def differences(self, codes: np.ndarray, results: np.ndarray, entering: Scale) -> np.ndarray:
-        """How far these results, int8[samples, ...], are from those of the layer for these codes: in codes, each."""
+        """Return the differences in codes between results, int8[samples, ...], and those of the layer for the input
+        codes."""
 
 
 class _FastPointwiseFunction(LayerFunction):
@@ -117,18 +118,18 @@ class _BinaryFunction(LayerFunction):
         with torch.no_grad():
             given = self.layer(torch.from_numpy(codes.astype(np.float32) - entering.zero_point)).numpy()
         exact = given.astype(np.float64) / self.leaving.step + self.leaving.zero_point
-        # Half-way between two codes float32's own rounding decides, with its 24 bits.
+        # Half-way between two codes the rounding of float32, with its 24 bits, decides.
         near = 0.5 + 2.0**-22 * np.abs(exact)
         return np.ceil(np.maximum(np.abs(results - np.clip(exact, -128, 127)) - near, 0))
 
 
 def find_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The layers of a model that become functions, by name.
+    """Return the layers of a model that become functions, by name.
 
     Raises
     ------
     ValueError
-        If one has two places in the model, or is a fast pointwise convolution in float.
+        If a layer is in the model twice, or is a fast pointwise convolution in float.
     """
     modules = model.named_modules(remove_duplicate=False)
     layers = {name: module for name, module in modules if isinstance(module, FastPointwiseConv2d | BinaryLayer)}
@@ -144,5 +145,5 @@ def find_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 
 def function_of(layer: nn.Module, given: np.ndarray) -> LayerFunction:
-    """The function of a layer that gives these results, float[samples, ...]."""
+    """Create the function of a layer with these results, float[samples, ...]."""
     return _FastPointwiseFunction(layer) if isinstance(layer, FastPointwiseConv2d) else _BinaryFunction(layer, given)

@@ -1,8 +1,8 @@
-"""Layers on the way to an ONNX file: holes while everything else is exported and quantised, then functions.
+"""Layers that are cut out of a model while the rest is exported and quantised, and then inserted as functions.
 
-What such a layer gives is an input of the opened model, what enters it one of its outputs. So an exporter and a
-quantiser can fold nothing into it, and nothing of what stands around it is lost with it; and the ranges of all tensors
-after it are those of what it really gives.
+The result of such a layer is an input of the opened model, and its input is an output. So exporter and quantiser can
+fold nothing into it, and no operator around it is lost; and the ranges of all tensors after it are those of its real
+results.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from torch import nn
 from ...host.model.functions.onnx_function import add_function, make_call
 from .functions import LayerFunction, Scale, find_layers, function_of
 
-#: Operators that leave the scale of their input as it is.
+#: Operators that keep the scale of their input.
 _KEEPING = ("Flatten", "Identity", "MaxPool", "Reshape", "Squeeze", "Transpose", "Unsqueeze")
 
 
 @dataclass
 class _Board:
-    """Where a pass through the opened model puts what enters the layers, and finds what they give."""
+    """The exchange of values with a forward pass of the opened model: it stores the layers' inputs, and reads their
+    results."""
 
     given: dict[str, torch.Tensor] = field(default_factory=dict)
     entering: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -53,34 +54,34 @@ class _Opened(nn.Module):
 
 
 class Holes:
-    """The layers of a model that become functions, taken out of it.
+    """The layers of a model that become functions, cut out of it.
 
     Parameters
     ----------
     model : nn.Module
-        In evaluation; its fast pointwise convolutions and binary layers are replaced in place.
+        The model, in evaluation mode; its fast pointwise convolutions and binary layers are replaced in place.
     samples : float32[samples, ...]
 
     Attributes
     ----------
     layers : dict of str to nn.Module
-        Those layers by name.
+        These layers, by name.
     functions : dict of str to LayerFunction
-        What becomes of them, by the same names.
+        Their functions, by the same names.
     opened : nn.Module
-        The model itself where it has none. Else its further inputs are ``results``, and its further outputs
-        ``entering``.
+        The model with ``results`` as further inputs and ``entering`` as further outputs; the model itself where it has
+        no such layer.
     results : dict of str to array
-        What the layers give for the samples, by the names of the inputs.
+        Results of the layers for the samples, by the names of the inputs.
     entering : list of str
         Names of the outputs.
     depth : int
-        Of the model within the opened one.
+        Depth of the model within the opened one.
 
     Raises
     ------
     ValueError
-        If a layer has two places in the model, or is not called once, or is in float.
+        If a layer is in the model twice, or is not called once, or is in float.
     """
 
     def __init__(self, model: nn.Module, samples: np.ndarray) -> None:
@@ -101,7 +102,7 @@ class Holes:
         self.opened = _Opened(model, list(self.layers), board).eval()
 
     def scales(self, exported: onnx.ModelProto) -> dict[str, Scale]:
-        """Of tensors of the exported model: those that are known, before it is quantised."""
+        """Return the scales of tensors of the exported model that are known before it is quantised."""
         known = {f"{name}.result": function.leaving for name, function in self.functions.items()}
         producer = {node.output[0]: node for node in exported.graph.node}
         for name, function in self.functions.items():
@@ -109,19 +110,19 @@ class Holes:
             if function.entering is None:
                 continue
             known.setdefault(tensor, function.entering)
-            # An Identity does not survive, and nobody says which of its two names does.
+            # An Identity is removed, and either of its two names may be kept.
             while tensor in producer and producer[tensor].op_type == "Identity":
                 tensor = producer[tensor].input[0]
                 known.setdefault(tensor, function.entering)
         return known
 
     def fill(self, model: onnx.ModelProto) -> dict[str, Scale]:
-        """Put functions into the quantised model, in place of inputs and outputs.
+        """Insert functions into the quantised model, in place of inputs and outputs.
 
         Returns
         -------
         dict of str to Scale
-            Of the codes that enter each.
+            The scale of each function's input codes.
         """
         graph, ends = model.graph, {*self.results, *self.entering}
         families = [function.family for function in self.functions.values()]
@@ -136,7 +137,7 @@ class Holes:
         return scales
 
     def _entering_scale(self, graph: onnx.GraphProto, name: str) -> Scale:
-        """Of what enters a layer: where the layer leaves it free, the scale that it has already, if it has one."""
+        """Return the scale of a layer's input: the present one, if any, where the layer accepts any scale."""
         function = self.functions[name]
         if function.entering is not None:
             return function.entering
@@ -154,7 +155,7 @@ class Holes:
 def _run(
     model: nn.Module, layers: Mapping[str, nn.Module], samples: np.ndarray
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """What enters the layers and what they give, for all samples."""
+    """Run all samples; return the layers' inputs and their results."""
     calls: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in layers}
 
     def note(name: str) -> Callable[..., None]:
@@ -174,7 +175,7 @@ def _run(
 
 
 def _put(model: onnx.ModelProto, name: str, function: LayerFunction, called: str, entering: Scale) -> None:
-    """Add QuantizeLinear, the function and DequantizeLinear of a layer."""
+    """Add the QuantizeLinear, the function and the DequantizeLinear of a layer."""
     (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     body = function.make(called, entering, opset)
     add_function(model, body)
@@ -191,7 +192,7 @@ def _put(model: onnx.ModelProto, name: str, function: LayerFunction, called: str
 
 
 def _operands(graph: onnx.GraphProto, name: str, scale: Scale) -> list[str]:
-    """Names of a new scale and zero point."""
+    """Add a scale and a zero point; return their names."""
     values = {f"{name}_scale": np.float32(scale.step), f"{name}_zero_point": np.int8(scale.zero_point)}
     graph.initializer.extend(numpy_helper.from_array(np.asarray(value), key) for key, value in values.items())
     return list(values)

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from ...golden.numerics.binary import signs
 
-#: Bias of a channel that is always +1: no inner product reaches it.
+#: Bias of a channel that is always +1, as no inner product reaches it.
 ALWAYS = 1 << 30
 
 
@@ -34,18 +34,19 @@ class _Sign(torch.autograd.Function):
 
 
 def sign(values: torch.Tensor) -> torch.Tensor:
-    """+1 for each value that is not negative, else -1; its gradient is that of nothing from -1 to 1, and 0 beyond."""
+    """Return +1 for each value that is not negative, else -1; the gradient is that of the identity from -1 to 1, else
+    0."""
     return _Sign.apply(values)
 
 
 @dataclass(frozen=True, eq=False)
 class Folded:
-    """A layer as the accelerator has it.
+    """A layer in the accelerator's form.
 
     Attributes
     ----------
     weights : int8[outputs, inputs, ...]
-        +1 and -1; negated where batch normalisation has a negative factor.
+        Weights, +1 and -1; negated where batch normalisation has a negative factor.
     bias : int32[outputs]
     scale : float32[outputs] or None
         ``(product + bias) * scale`` is the result; None where that is a sign.
@@ -57,7 +58,7 @@ class Folded:
 
 
 class BinaryLayer(nn.Module):
-    """What the layers share: weights, batch normalisation, and what becomes of them in evaluation."""
+    """Base class of the layers: weights, batch normalisation, and their folded form in evaluation."""
 
     def __init__(self, shape: tuple[int, ...], norm: nn.Module, *, signs: bool) -> None:
         super().__init__()
@@ -66,7 +67,7 @@ class BinaryLayer(nn.Module):
         self.norm = norm
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """float[batch, inputs, ...] to +1 and -1, or real numbers, float[batch, outputs, ...]."""
+        """Map float[batch, inputs, ...] to +1 and -1, or real numbers, float[batch, outputs, ...]."""
         if self.training:
             result = self.norm(self.products(sign(values), sign(self.weight)))
             return sign(result) if self.signs else result
@@ -77,11 +78,11 @@ class BinaryLayer(nn.Module):
         return sign(sums) if self.signs else sums * values.new_tensor(folded.scale).reshape(spread)
 
     def products(self, values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Inner products of +1 and -1."""
+        """Return inner products of +1 and -1."""
         raise NotImplementedError
 
     def fold(self) -> Folded:
-        """The layer with its batch normalisation as thresholds, or as biases and scales."""
+        """Fold the batch normalisation into thresholds, or into biases and scales."""
         norm, weights = self.norm, signs(self.weight.detach().cpu().numpy())
         gamma, beta, mean, variance = (
             tensor.detach().cpu().numpy().astype(np.float64)
@@ -95,10 +96,10 @@ class BinaryLayer(nn.Module):
         exact = np.where(is_constant, np.where(offset >= 0, ALWAYS, -ALWAYS), exact)
         weights[factor < 0] *= -1
         if self.signs:
-            # Not negative from the whole number on at which the normalised product is not.
+            # This is not negative from the whole number on at which the normalised product is not.
             return Folded(weights, np.floor(exact).astype(np.int32), None)
         scale = np.where(is_constant, np.abs(offset) / ALWAYS, np.abs(factor)).astype(np.float32)
-        # One that float32 has, so that PyTorch adds the same.
+        # The bias is a float32 number, so that PyTorch adds the same.
         return Folded(weights, np.rint(exact).astype(np.float32).astype(np.int32), scale)
 
 
@@ -111,7 +112,7 @@ class BinaryConv2d(BinaryLayer):
     kernel_size : int
     stride, padding, dilation : int
     pad_value : int
-        What the border counts as: +1, -1, or 0 for nothing.
+        The value of padding: +1, -1, or 0 for none.
     signs : bool
         Whether the result is +1 and -1, or the normalised product.
 
@@ -140,18 +141,18 @@ class BinaryConv2d(BinaryLayer):
         self.stride, self.padding, self.dilation, self.pad_value = stride, padding, dilation, pad_value
 
     def products(self, values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """With the border."""
+        """Return inner products, with padding."""
         bordered = functional.pad(values, [self.padding] * 4, value=float(self.pad_value))
         return functional.conv2d(bordered, weights, stride=self.stride, dilation=self.dilation)
 
     @property
     def geometry(self) -> dict[str, object]:
-        """What the ONNX function is told of it."""
+        """Return the geometry for the ONNX function."""
         pairs = {"strides": (self.stride,) * 2, "dilations": (self.dilation,) * 2}
         return pairs | {"pads": (self.padding,) * 4, "pad_value": self.pad_value}
 
     def extra_repr(self) -> str:
-        """What the layer is, for people."""
+        """Return the parameters of the layer as text."""
         outputs, inputs, size, _ = self.weight.shape
         return f"{inputs}, {outputs}, {size}, padding={self.padding} of {self.pad_value:+}, signs={self.signs}"
 
@@ -170,23 +171,23 @@ class BinaryLinear(BinaryLayer):
         super().__init__((out_features, in_features), nn.BatchNorm1d(out_features), signs=signs)
 
     def products(self, values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-        """Of each sample."""
+        """Return inner products for each sample."""
         return functional.linear(values, weights)
 
     @property
     def geometry(self) -> dict[str, object]:
-        """What the ONNX function is told of it: nothing."""
+        """Return the geometry for the ONNX function, which is empty."""
         return {}
 
     def extra_repr(self) -> str:
-        """What the layer is, for people."""
+        """Return the parameters of the layer as text."""
         return f"{self.weight.shape[1]}, {self.weight.shape[0]}, signs={self.signs}"
 
 
 def clip_weights(model: nn.Module) -> None:
-    """Bring the weights of all binary layers back to -1 to 1, as after each step of an optimiser.
+    """Clip the weights of all binary layers to -1 to 1, after each step of an optimiser.
 
-    Beyond, their signs would get no gradient any more.
+    Beyond these limits their signs would get no gradient.
     """
     with torch.no_grad():
         for module in model.modules():

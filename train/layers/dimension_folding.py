@@ -1,4 +1,4 @@
-"""Dimension folding while a network trains: filter and input folded on the fly, gradients those of the original layer.
+"""Dimension folding in training: filter and input are folded in the forward pass, with the original layer's gradients.
 
 Source: *Data processing apparatus and method for executing a neural network model*. The splits are those of
 :mod:`lutterfly.golden.connections.dimension_folding`.
@@ -19,12 +19,12 @@ def fold_filter(weight: torch.Tensor, folds: tuple[int, int]) -> torch.Tensor:
     ----------
     weight : float[outputs, inputs, kernel_height, kernel_width]
     folds : (int, int)
-        Kernel rows and columns that become channels (nh, nw). A kernel that is no multiple is padded with zeros.
+        Kernel rows and columns that become channels (nh, nw). A kernel that is not a multiple is padded with zeros.
 
     Returns
     -------
     float[outputs, nh * nw * inputs, kernel_height', kernel_width']
-        Of the new channels the old ones change fastest, then the columns.
+        The folded filter, in whose channels the old channels change fastest, then the columns.
     """
     outputs, inputs, *kernel = weight.shape
     (height, rows), (width, columns) = ((-(-size // n), n) for size, n in zip(kernel, folds, strict=True))
@@ -36,14 +36,14 @@ def fold_filter(weight: torch.Tensor, folds: tuple[int, int]) -> torch.Tensor:
 def fold_input(
     values: torch.Tensor, kernel: tuple[int, int], stride: tuple[int, int], folds: tuple[int, int]
 ) -> torch.Tensor:
-    """Fold a feature map as a filter is folded; where strides are no multiples of the folds, folded pixels overlap.
+    """Fold a feature map like a filter; where strides are not multiples of the folds, folded pixels overlap.
 
     Parameters
     ----------
     values : float[batch, inputs, height, width]
-        Padded already.
+        The feature map, padded already.
     kernel, stride : (int, int)
-        Of the layer before folding.
+        Kernel and stride of the layer before folding.
     folds : (int, int)
 
     Returns
@@ -51,7 +51,7 @@ def fold_input(
     float[batch, nh * nw * inputs, height', width']
     """
     height, width = (
-        # From the first row of the first window to the last one, padding included, of the last window.
+        # The range is from the first row of the first window to the last one, padding included, of the last window.
         (length - size) // step * step + -(-size // n) * n
         for length, size, step, n in zip(values.shape[2:], kernel, stride, folds, strict=True)
     )
@@ -71,7 +71,7 @@ def folded_conv2d(
     stride: tuple[int, int],
     folds: tuple[int, int],
 ) -> torch.Tensor:
-    """``conv2d(values, weight, bias, stride)`` by way of the folded filter and input.
+    """Compute ``conv2d(values, weight, bias, stride)`` with the folded filter and input.
 
     Parameters
     ----------
@@ -92,6 +92,6 @@ def folded_conv2d(
         fold_filter(weight, folds),
         bias,
         stride=[step // every for step, every in zip(stride, shared, strict=True)],
-        # Folded pixels that lie closer than the kernel's overlap; the kernel skips those between.
+        # Folded pixels closer than the kernel's steps overlap; dilation skips those between.
         dilation=[n // every for n, every in zip(folds, shared, strict=True)],
     )

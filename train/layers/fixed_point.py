@@ -1,4 +1,5 @@
-"""Fixed point of a fast pointwise convolution: its scales, its rotations, and roundings that pass gradients on."""
+"""Fixed point of a fast pointwise convolution: its scales, its rotations, and rounding with straight-through
+gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ LEAST, GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """How a layer's real numbers are codes and values.
+    """The scales of a layer's codes and values.
 
     Attributes
     ----------
@@ -26,7 +27,7 @@ class FixedPoint:
     input_zero_point, output_zero_point : int
         int8 codes.
     input_shift : int
-        Of the codes that enter the stages.
+        Shift of the codes at the input of the stages.
     """
 
     input_scale: float
@@ -37,14 +38,14 @@ class FixedPoint:
 
     @property
     def unit(self) -> float:
-        """What the least step of a value between stages is."""
+        """The least step of a value between stages."""
         return self.input_scale * 2.0**-self.input_shift
 
 
 @dataclass
 class Ranges:
-    """What a layer has met: the least and the greatest number before and after it, and the greatest magnitude between
-    its stages."""
+    """Observed ranges of a layer: the least and the greatest number before and after it, and the greatest magnitude
+    between its stages."""
 
     input: tuple[float, float] = (0.0, 0.0)
     output: tuple[float, float] = (0.0, 0.0)
@@ -52,14 +53,14 @@ class Ranges:
 
 
 def default_growth(pattern: Pattern) -> list[int]:
-    """A stage whose weights are around one makes a magnitude sqrt(2) times as great, two of them twice as great."""
+    """Return the default growth shifts: two stages with weights around one double the magnitude."""
     return [stage % 2 for stage in range(pattern.stages)]
 
 
 def rotations(pattern: Pattern, growth_shifts: Sequence[int]) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
-    """Weights float32[width] to begin with: each pair is rotated, so that the matrix keeps all directions apart.
+    """Return initial weights float32[width]: each pair is rotated, so that the matrix keeps all directions apart.
 
-    Together they double the variance, as a convolution in front of a ReLU should, as far as their range allows.
+    Together they double the variance, as a convolution before a ReLU should, as far as their range allows.
     """
     indices = torch.arange(pattern.width)
     fixed = sum(density is not Density.FULL for density in pattern.densities)
@@ -83,15 +84,15 @@ def rotations(pattern: Pattern, growth_shifts: Sequence[int]) -> tuple[list[nn.P
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
-    """Halves to even; its gradient is that of nothing."""
+    """Round halves to even; the gradient is that of the identity."""
     return values + (torch.round(values) - values).detach()
 
 
 def whole_weights(weights: torch.Tensor) -> torch.Tensor:
-    """In units of 1/64."""
+    """Return weights in units of 1/64."""
     return rounded(weights * UNIT_WEIGHT).clamp(-128, 127)
 
 
 def widened(known: tuple[float, float], values: torch.Tensor) -> tuple[float, float]:
-    """A range that holds these values too."""
+    """Widen a range to contain these values."""
     return min(known[0], float(values.min())), max(known[1], float(values.max()))

@@ -1,6 +1,6 @@
 """A fast pointwise convolution to train: in float, and in the accelerator's fixed point.
 
-In fixed point the forward pass is exact, and gradients go straight through what rounds.
+In fixed point the forward pass is exact, and gradients go straight through roundings.
 
 Source: "Efficient inferencing with fast pointwise convolution", US application 16/571,760.
 """
@@ -23,24 +23,24 @@ from .fixed_point import GREATEST, LEAST, FixedPoint, Ranges, default_growth, ro
 class FastPointwiseConv2d(nn.Module):
     """The stages of a butterfly in place of a 1x1 ``Conv2d``.
 
-    Nothing but sums and products stands between the stages: an activation there would break the one path from each
-    input to each output. In float it is the convolution with :meth:`dense_weight`. With ``fixed_point`` set, see
-    :func:`.calibrate`, it computes what the accelerator does, bit for bit, and gradients pass roundings unchanged.
+    There are only sums and products between the stages: an activation there would break the one path from each input to
+    each output. In float it is the convolution with :meth:`dense_weight`. With ``fixed_point`` set, see
+    :func:`.calibrate`, its results are those of the accelerator, bit for bit, and gradients pass roundings unchanged.
 
     Parameters
     ----------
     in_channels, out_channels : int
     bias : bool
     relu : bool
-        A ReLU after it; in fixed point it is the least code, and costs nothing.
+        Whether a ReLU follows; in fixed point it is the least code, and costs nothing.
     direction : str
         "bottom-up" or "top-down".
     densities : iterable of str, optional
         "full", "cross" or "unit" for each stage. A "unit" stage alone maps both values of a pair to their sum: without
-        a skip around it, half of what enters is lost.
+        a skip around it, half of the information is lost.
     skips : iterable of (int, int)
-        What enters stage i is added to what leaves stage j. From the first to the last stage, ``(0, n - 1)``, it helps
-        deep networks to train.
+        The input of stage i is added to the output of stage j. From the first to the last stage, ``(0, n - 1)``, this
+        helps deep networks to train.
     growth_shifts : sequence of int, optional
         0 or 1 for each stage: halve its results. By default every second stage does, so that the magnitude stays.
 
@@ -48,12 +48,12 @@ class FastPointwiseConv2d(nn.Module):
     ----------
     pattern : Pattern
     own, cross : ParameterDict
-        Trained weights float32[width] by the number of their stage.
+        Trained weights float32[width], by the number of their stage.
     gain : float32[out_channels]
         Factors of the outputs, positive, not trained: 1 until batch normalisation is folded in.
     fixed_point : FixedPoint or None
     ranges : Ranges or None
-        Recorded while it is not None.
+        Ranges, which are recorded while it is not None.
 
     Raises
     ------
@@ -91,11 +91,11 @@ class FastPointwiseConv2d(nn.Module):
         self.register_buffer("orders", orders, persistent=False)
         self.fixed_point: FixedPoint | None = None
         self.ranges: Ranges | None = None
-        # Refuses shifts as the integers do.
+        # This refuses the same shifts as the integer version.
         self.stages(FixedPoint(1.0, 0, 0, 1.0, 0))
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """float[batch, in_channels, height, width] to float[batch, out_channels, height, width].
+        """Map float[batch, in_channels, height, width] to float[batch, out_channels, height, width].
 
         Raises
         ------
@@ -111,13 +111,14 @@ class FastPointwiseConv2d(nn.Module):
         return result
 
     def dense_weight(self) -> torch.Tensor:
-        """The weight of the ``Conv2d`` that the layer equals in float: float[out_channels, in_channels, 1, 1]."""
+        """Return the weight of the equivalent float ``Conv2d``: float[out_channels, in_channels, 1, 1]."""
         identity = torch.eye(self.pattern.inputs, dtype=self.gain.dtype, device=self.gain.device)
         columns = self.mix(identity[:, :, None, None])[-1][:, : self.pattern.outputs]
         return columns.transpose(0, 1) * self.gain[:, None, None, None]
 
     def mix(self, values: torch.Tensor) -> list[torch.Tensor]:
-        """What enters each stage, and leaves the last one: float[batch, width, height, width of the image] each."""
+        """Return the input of each stage, and the output of the last: float[batch, width, height, width of the image]
+        each."""
         null = self.pattern.width - self.pattern.inputs
         entering = [functional.pad(values, (0, 0, 0, 0, 0, null))]
         for stage in range(self.pattern.stages):
@@ -128,7 +129,7 @@ class FastPointwiseConv2d(nn.Module):
         return entering
 
     def run_codes(self, codes: torch.Tensor) -> torch.Tensor:
-        """Codes to codes, as floats, exactly as ``golden.numerics.fpc.fast_pointwise``; needs ``fixed_point``."""
+        """Map codes to codes, as floats, exactly as ``golden.numerics.fpc.fast_pointwise``; needs ``fixed_point``."""
         settings = self.fixed_point
         null = self.pattern.width - self.pattern.inputs
         values = (codes - settings.input_zero_point) * 2.0**settings.input_shift
@@ -144,14 +145,14 @@ class FastPointwiseConv2d(nn.Module):
         return (rounded(scaled) + settings.output_zero_point).clamp(low, 127)
 
     def stages(self, settings: FixedPoint) -> Stages:
-        """The stages in integers."""
+        """Return the stages in integers."""
         weights = (
             tuple(self._integers(kind, stage) for stage in range(self.pattern.stages)) for kind in ("own", "cross")
         )
         return Stages(self.pattern, *weights, self.growth_shifts, settings.input_shift)
 
     def finish(self, settings: FixedPoint) -> Finish:
-        """The finish in integers."""
+        """Return the finish in integers."""
         bias = self._whole_bias(settings).detach().cpu().numpy().astype(np.int64)
         low = settings.output_zero_point if self.relu else -128
         return Finish(bias, self._scale(settings).cpu().numpy(), settings.output_zero_point, low, 127)
@@ -159,7 +160,7 @@ class FastPointwiseConv2d(nn.Module):
     def _forward_fixed(self, values: torch.Tensor, settings: FixedPoint) -> torch.Tensor:
         if values.dtype != torch.float32:
             raise TypeError(f"values must be float32 in fixed point, not {str(values.dtype).removeprefix('torch.')}")
-        # As a tensor: GPUs multiply with the reciprocal of a number, which rounds otherwise.
+        # The divisor is a tensor: GPUs multiply with the reciprocal of a plain number, which rounds differently.
         scale = values.new_tensor(settings.input_scale)
         codes = (rounded(values / scale) + settings.input_zero_point).clamp(-128, 127)
         return (self.run_codes(codes) - settings.output_zero_point) * settings.output_scale
@@ -190,15 +191,15 @@ class FastPointwiseConv2d(nn.Module):
             ranges.peak = max(ranges.peak, *(float(stage.abs().max()) for stage in self.mix(values)))
 
     def get_extra_state(self) -> tuple | None:
-        """The fixed point, which ``state_dict`` keeps with the weights."""
+        """Return the fixed point, which ``state_dict`` stores with the weights."""
         return None if self.fixed_point is None else astuple(self.fixed_point)
 
     def set_extra_state(self, state: tuple | None) -> None:
-        """Restore it."""
+        """Restore the fixed point."""
         self.fixed_point = None if state is None else FixedPoint(*state)
 
     def extra_repr(self) -> str:
-        """What the layer is, for people."""
+        """Return the layer's parameters as text."""
         pattern = self.pattern
         densities = ", ".join(pattern.densities)
         return f"{pattern.inputs}, {pattern.outputs}, {pattern.direction}, densities=[{densities}]"

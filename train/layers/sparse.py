@@ -24,9 +24,9 @@ class SparseConv2d(nn.Conv2d):
     Parameters
     ----------
     in_channels, out_channels, kernel_size
-        As of ``Conv2d``.
+        See ``Conv2d``.
     **settings
-        Of ``Conv2d``: stride, padding, bias ... There is one group.
+        Settings of ``Conv2d``: stride, padding, bias ... There is one group.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class SparseConv2d(nn.Conv2d):
 
     @property
     def connections(self) -> np.ndarray:
-        """bool[in_channels, out_channels], as of a :class:`.ConnectionPattern`."""
+        """Return bool[in_channels, out_channels], as in a :class:`.ConnectionPattern`."""
         return self.connected[:, :, 0, 0].cpu().numpy().T
 
     def connect(self, pattern: ConnectionPattern) -> None:
@@ -64,7 +64,7 @@ class SparseConv2d(nn.Conv2d):
         Raises
         ------
         ValueError
-            If it is of other channels.
+            If it has other channels.
         """
         channels = self.in_channels, self.out_channels
         if (pattern.inputs, pattern.outputs) != channels:
@@ -73,20 +73,21 @@ class SparseConv2d(nn.Conv2d):
         self.clear_unconnected()
 
     def clear_unconnected(self) -> None:
-        """Set unconnected weights to 0: needed only after the parameter was changed by hand."""
+        """Set unconnected weights to 0, which is needed only after the parameter was changed by hand."""
         with torch.no_grad():
             self.weight.masked_fill_(~self.connected, 0)
 
     def record_gradients(self) -> None:
-        """Add up the gradients of all weights from now on, in :attr:`dense_gradient`."""
+        """Add the gradients of all weights from now on, in :attr:`dense_gradient`."""
         self.dense_gradient = torch.zeros_like(self.weight, requires_grad=False)
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """float[batch, in_channels, height, width] to float[batch, out_channels, ...]."""
+        """Map float[batch, in_channels, height, width] to float[batch, out_channels, ...]."""
         if torch.compiler.is_exporting():
-            # The parameter has its zeros, and the file a constant: quantisers do not look behind an operator.
+            # The parameter has its zeros, so the file has a constant: quantisers do not see weights through an
+            # operator.
             return super().forward(values)
-        # Not a product: that would give 0 * inf = nan.
+        # A product would give 0 * inf = nan.
         weight = torch.where(self.connected, self.weight, 0)
         if self.dense_gradient is not None and weight.requires_grad:
             weight.register_hook(self._record)
@@ -96,7 +97,7 @@ class SparseConv2d(nn.Conv2d):
         self.dense_gradient.add_(gradient)
 
     def extra_repr(self) -> str:
-        """What the layer is, for people."""
+        """Return the layer's parameters as text."""
         return f"{super().extra_repr()}, density={float(self.connected.float().mean()):.4g}"
 
 
@@ -108,19 +109,19 @@ def replace_convolutions(model: nn.Module, *, exclude: Iterable[str] = ()) -> li
     Parameters
     ----------
     model : nn.Module
-        Changed in place; make its optimiser afterwards.
+        The model, changed in place; make its optimiser afterwards.
     exclude : iterable of str
-        Names of modules that stay.
+        Names of modules that are not replaced.
 
     Returns
     -------
     list of str
-        Names of what was replaced.
+        Names of the replaced modules.
 
     Raises
     ------
     ValueError
-        If a name in ``exclude`` is no module of the model.
+        If a name in ``exclude`` is not a module of the model.
     """
     excluded, modules = set(exclude), dict(model.named_modules())
     unknown = sorted(excluded - set(modules))

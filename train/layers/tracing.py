@@ -1,4 +1,4 @@
-"""The calls of a model, as ``torch.fx`` traces them; the layers of this package stay whole."""
+"""Traces of a model by ``torch.fx``, in which the layers of this package stay whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def trace(model: nn.Module, remedy: str) -> fx.Graph:
     Raises
     ------
     ValueError
-        If that cannot be done, as where a branch depends on values, with the remedy.
+        If tracing fails, as where a branch depends on values; the message has a remedy.
     """
     try:
         return _Tracer().trace(model)

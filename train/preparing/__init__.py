@@ -1,1 +1,1 @@
-"""From a trained float model to fixed point: replaced, folded, calibrated."""
+"""From a trained float model to fixed point: replacement, folding, calibration."""

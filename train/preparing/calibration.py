@@ -1,4 +1,4 @@
-"""From float to fixed point: scales, zero points and shifts of fast pointwise convolutions, from what they meet."""
+"""From float to fixed point: scales, zero points and shifts of fast pointwise convolutions, from observed ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..layers.fixed_point import FixedPoint, Ranges
 from ..layers.layer import FastPointwiseConv2d
 
 _CODES = 255
-#: Room for weights that grow while the network is trained on in fixed point; beyond it values saturate.
+#: Headroom for weights that grow in further training in fixed point; beyond it values saturate.
 _ROOM = 1.25
 
 
@@ -24,7 +24,7 @@ def calibrate(model: nn.Module, batches: Iterable[torch.Tensor]) -> list[str]:
     Parameters
     ----------
     model : nn.Module
-        Trained in float. Train it on afterwards, as the layers round from then on.
+        A model trained in float. Continue training afterwards, as the layers round from then on.
     batches : iterable of float tensors
         Typical inputs of the model.
 
@@ -59,7 +59,7 @@ def calibrate(model: nn.Module, batches: Iterable[torch.Tensor]) -> list[str]:
 
 
 def fixed_point(name: str, layer: FastPointwiseConv2d, ranges: Ranges) -> FixedPoint:
-    """The settings of a layer that has met these ranges.
+    """Return the settings of a layer with these observed ranges.
 
     The scale of its codes is that of its values times a power of two, where that is possible: its results need no
     multiplication then.
@@ -89,11 +89,11 @@ def fixed_point(name: str, layer: FastPointwiseConv2d, ranges: Ranges) -> FixedP
 
 
 def _scale(limits: tuple[float, float]) -> float:
-    """A float32 value with which the codes reach from the least number to the greatest."""
+    """Return a float32 scale with which the codes reach from the least number to the greatest."""
     return float(np.float32(max(limits[1] - limits[0], 1e-6) / _CODES))
 
 
 def _zero_point(limits: tuple[float, float], scale: float) -> int:
-    """The code of zero, with as much room below the least number as above the greatest."""
+    """Return the code of zero, with equal margins below the least number and above the greatest."""
     middle = (limits[0] + limits[1]) / 2
     return min(max(round(-0.5 - middle / scale), -128), 127)

@@ -1,4 +1,4 @@
-"""From a model with pointwise convolutions to one with fast ones, and what its optimiser and its export need."""
+"""Replacement of pointwise convolutions by fast ones, and parameter groups of an optimiser."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ def replace_pointwise(
     exclude: Iterable[str] = (),
     **settings: object,
 ) -> list[str]:
-    """Replace the pointwise convolutions of a model by fast ones, whose weights begin anew.
+    """Replace the pointwise convolutions of a model by fast ones, with new weights.
 
     Those are ``Conv2d`` with the kernel 1x1, the stride 1, one group and no padding.
 
     Parameters
     ----------
     model : nn.Module
-        Changed in place, or not at all if something is refused.
+        The model, changed in place, or not at all in case of an error.
     config : str, Path or Config, optional
-        The preset, file or configuration that is to run it: what that would refuse is refused before any training.
+        The preset, file or configuration that is to run it: models that it cannot run are refused before any training.
     least_channels : int
-        Convolutions with fewer input or output channels stay: there is little to gain.
+        Convolutions with fewer input or output channels are not replaced, as there is little to gain.
     exclude : iterable of str
-        Names of modules that stay.
+        Names of modules that are not replaced.
     **settings
-        Of :class:`FastPointwiseConv2d`: direction, densities ... With ``skips="ends"`` each has a skip from its first
-        to its last stage.
+        Settings of :class:`FastPointwiseConv2d`: direction, densities ... With ``skips="ends"`` each has a skip from
+        its first to its last stage.
 
     Returns
     -------
     list of str
-        Names of what was replaced.
+        Names of the replaced modules.
 
     Raises
     ------
     ValueError
-        If a name in ``exclude`` is no module of the model, the settings do not fit a convolution's channels, or the
-        configuration would not run what replaces one.
+        If a name in ``exclude`` is not a module of the model, the settings do not fit a convolution's channels, or the
+        configuration cannot run a replacement.
     """
     accelerator = None if config is None else find_config(config)
     excluded, modules = set(exclude), dict(model.named_modules())
@@ -74,7 +74,7 @@ def replace_pointwise(
 
 
 def is_pointwise(module: nn.Module) -> bool:
-    """Whether a module is a convolution that a fast one can replace."""
+    """Return whether a module is a convolution that a fast one can replace."""
     return (
         isinstance(module, nn.Conv2d)
         and (module.kernel_size, module.stride, module.groups) == ((1, 1), (1, 1), 1)
@@ -83,7 +83,7 @@ def is_pointwise(module: nn.Module) -> bool:
 
 
 def make_fast(module: nn.Conv2d, **settings: object) -> FastPointwiseConv2d:
-    """The fast pointwise convolution of a convolution's channels."""
+    """Create the fast pointwise convolution for a convolution's channels."""
     channels = module.in_channels, module.out_channels
     if settings.get("skips") == "ends":
         settings = settings | {"skips": [(0, (max(channels) - 1).bit_length() - 1)]}
@@ -92,10 +92,11 @@ def make_fast(module: nn.Conv2d, **settings: object) -> FastPointwiseConv2d:
 
 
 def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Groups for an optimiser: weight decay for all but fast pointwise convolutions and weights of binary layers.
+    """Return groups for an optimiser: weight decay for all but fast pointwise convolutions and weights of binary
+    layers.
 
     A weight of the dense matrix is a product of one weight of each stage: decay would pull it to zero with the power of
-    the stages. Of a weight of a binary layer the sign alone counts.
+    the stages. Of a binary layer's weight only the sign counts.
     """
     exempt = {id(parameter) for parameter in _exempt(model)}
     others = [parameter for parameter in model.parameters() if id(parameter) not in exempt]

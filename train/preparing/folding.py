@@ -13,14 +13,14 @@ from ..layers.tracing import trace
 
 @dataclass(frozen=True)
 class Folds:
-    """What :func:`fold_batch_norms` has done.
+    """The result of :func:`fold_batch_norms`.
 
     Attributes
     ----------
     folded : dict of str to str
-        Names of normalisations, Identities now, by the names of the layers.
+        Names of folded normalisations, which are Identities now, by the names of the layers.
     kept : dict of str to str
-        For each other layer, why nothing was folded into it.
+        For each other layer, the reason why nothing was folded into it.
     """
 
     folded: dict[str, str] = field(default_factory=dict)
@@ -30,13 +30,13 @@ class Folds:
 def fold_batch_norms(model: nn.Module) -> Folds:
     """Fold every batch normalisation that directly follows a fast pointwise convolution into it.
 
-    Which ones those are is read from a trace of the model, not from where its modules stand. A normalisation that is no
-    gain, or whose layer something else reads as well, stays what it is: the export keeps it as an operator.
+    They are found in a trace of the model, not by the order of its modules. A normalisation that is not a gain, or
+    whose layer has another reader, is kept, and exported as an operator.
 
     Parameters
     ----------
     model : nn.Module
-        Trained in float, not calibrated yet, traceable by ``torch.fx``. Changed in place.
+        A model trained in float, not calibrated yet, traceable by ``torch.fx``. It is changed in place.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def fold_batch_norms(model: nn.Module) -> Folds:
 
 
 def _norm_after(model: nn.Module, name: str, calls: dict[str, list[fx.Node]]) -> str:
-    """The name of the normalisation that alone reads a layer's result, and reads nothing else."""
+    """Return the name of the normalisation that is a layer's only reader, and is applied to nothing else."""
     own = calls.get(name, [])
     if len(own) != 1:
         raise ValueError(f"layer must be called once by the model, not {len(own)} times")
@@ -95,13 +95,13 @@ def _check_float(name: str, layer: FastPointwiseConv2d) -> None:
 
 
 def fold_batch_norm(layer: FastPointwiseConv2d, norm: nn.BatchNorm2d) -> None:
-    """Fold the batch normalisation after a layer into its gain and bias; an Identity may take its place then.
+    """Fold the batch normalisation after a layer into its gain and bias; an Identity may replace it then.
 
     Raises
     ------
     ValueError
-        If the layer is in fixed point or has a ReLU, or the normalisation is of other channels, has no statistics or
-        scales a channel by zero or less: that is no gain, which requantisation needs to be positive.
+        If the layer is in fixed point or has a ReLU, or the normalisation has other channels, has no statistics or
+        scales a channel by zero or less, while requantisation needs a positive gain.
     """
     _check_float("layer", layer)
     if layer.relu:

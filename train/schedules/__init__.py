@@ -1,1 +1,1 @@
-"""What is done in the course of a training: connections activated, densities tried, checkpoints."""
+"""Schedules of a training: activation of connections, trials of densities, checkpoints."""

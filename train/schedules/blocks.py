@@ -1,4 +1,4 @@
-"""Blocks of a convolution's weights: their norms, and which to drop and to activate when connections are learned."""
+"""Blocks of a convolution's weights: their norms, and the choice of blocks to drop and to activate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 
 def block_norms(weight: torch.Tensor, granularity: tuple[int, int]) -> np.ndarray:
-    """The Euclidean norm of each block.
+    """Compute the Euclidean norm of each block.
 
     Parameters
     ----------
@@ -34,14 +34,14 @@ def drop(blocks: np.ndarray, norms: np.ndarray, count: int) -> np.ndarray:
     Parameters
     ----------
     blocks : bool[rows, columns]
-        Connected ones.
+        The connected blocks.
     norms : float[rows, columns]
     count : int
 
     Returns
     -------
     bool[rows, columns]
-        Those that are left. Filters may be dead until :func:`grow`.
+        The blocks that are left. Filters may be dead until :func:`grow`.
     """
     left = blocks.copy()
     for at in _in_order(norms, blocks)[:count]:
@@ -52,13 +52,13 @@ def drop(blocks: np.ndarray, norms: np.ndarray, count: int) -> np.ndarray:
 def grow(blocks: np.ndarray, norms: np.ndarray, count: int, *, dropped: np.ndarray, covers_rows: bool) -> np.ndarray:
     """Activate ``count`` blocks with the greatest norms, the first of equals, so that no filter is dead.
 
-    As long as columns, or rows if it ``covers_rows``, are empty, it takes blocks in them; blocks in both come first, so
-    that as many as there are empty rows or columns, whichever are more, are enough.
+    As long as columns, or rows if ``covers_rows``, are empty, it takes blocks in them; blocks in both come first, so
+    that as many blocks as there are empty rows or empty columns, whichever are more, are enough.
 
     Parameters
     ----------
     blocks : bool[rows, columns]
-        Connected ones.
+        The connected blocks.
     norms : float[rows, columns]
     count : int
         At least as many as there are empty columns or rows, at most as many as there are unconnected blocks.
@@ -69,14 +69,14 @@ def grow(blocks: np.ndarray, norms: np.ndarray, count: int, *, dropped: np.ndarr
     Returns
     -------
     bool[rows, columns]
-        With those that were connected.
+        The blocks that are connected then.
     """
     grown = blocks.copy()
     order = [*_in_order(-norms, ~blocks & ~dropped), *_in_order(-norms, ~blocks & dropped)]
     for _ in range(count):
         empty_columns = ~grown.any(axis=0)
         empty_rows = ~grown.any(axis=1) & covers_rows
-        # max takes the first of equals: the greatest norm of those that fill most.
+        # max takes the first of equals: the greatest norm among those that fill most empty rows and columns.
         best = max(order, key=lambda at: int(empty_rows[at[0]]) + int(empty_columns[at[1]]))
         order.remove(best)
         grown[best] = True
@@ -84,6 +84,6 @@ def grow(blocks: np.ndarray, norms: np.ndarray, count: int, *, dropped: np.ndarr
 
 
 def _in_order(keys: np.ndarray, chosen: np.ndarray) -> list[tuple[int, int]]:
-    """Rows and columns of the chosen blocks, the least key first, the first of equals before the others."""
+    """Return rows and columns of the chosen blocks, the least key first, equals in their order."""
     order = np.argsort(keys, axis=None, kind="stable")
     return [(int(at) // keys.shape[1], int(at) % keys.shape[1]) for at in order if chosen.flat[at]]

@@ -1,4 +1,4 @@
-"""Checkpoints from which training goes on as if it had not been interrupted, random numbers included."""
+"""Checkpoints from which training continues as if it had not been interrupted, random numbers included."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ class Stateful(Protocol):
     """A model, an optimiser, a learning-rate schedule, a :class:`.Densification` ..."""
 
     def state_dict(self) -> dict:
-        """What there is to keep."""
+        """Return the state to store."""
 
     def load_state_dict(self, state: dict) -> object:
-        """Take it."""
+        """Restore the state."""
 
 
 def save_checkpoint(path: str | Path, epoch: int, **parts: Stateful) -> None:
-    """Write a checkpoint; an interruption while it is written leaves the one before.
+    """Write a checkpoint atomically: after an interruption the one before is still there.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def save_checkpoint(path: str | Path, epoch: int, **parts: Stateful) -> None:
     epoch : int
         The next epoch.
     **parts
-        Everything that training changes: model, optimiser, schedules.
+        All objects that training changes: model, optimiser, schedules.
     """
     content = {
         "epoch": epoch,
@@ -43,18 +43,18 @@ def save_checkpoint(path: str | Path, epoch: int, **parts: Stateful) -> None:
 
 
 def load_checkpoint(path: str | Path, **parts: Stateful) -> int:
-    """Set the parts, and the random numbers of torch, NumPy and Python, to what they were.
+    """Restore the parts, and the random numbers of torch, NumPy and Python.
 
     Parameters
     ----------
     path : path
     **parts
-        Made as they were for the run that was interrupted, and named as in :func:`save_checkpoint`.
+        Objects made as for the interrupted run, named as in :func:`save_checkpoint`.
 
     Returns
     -------
     int
-        The epoch with which to go on.
+        The epoch with which to continue.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""A schedule by which connections are activated while a network trains; which ones is drawn, or learned.
+"""A schedule by which connections, drawn or learned, are activated while a network trains.
 
 Source: "Sparse channel connectivity", on incremental training. The learned choice drops blocks by the magnitude of
 their weights and activates blocks by that of their gradient, as "Rigging the Lottery" (Evci et al., 2020) does weights.
@@ -22,21 +22,21 @@ from .blocks import block_norms, drop, grow
 
 @dataclass(frozen=True)
 class Rewiring:
-    """How blocks are exchanged where the choice is learned.
+    """Settings of the rewiring of blocks where the choice is learned.
 
     Attributes
     ----------
     every : int
-        Epochs from one exchange to the next.
+        Epochs from one rewiring to the next.
     share : float
-        The share of each layer's connected blocks that is exchanged, rounded to whole blocks.
+        The share of each layer's connected blocks that is replaced, rounded to whole blocks.
     until : int
-        The first epoch before which nothing is exchanged any more: connections that come late are hardly trained.
+        The epoch before which the last rewiring is: connections that come late are hardly trained.
 
     Raises
     ------
     ValueError
-        If there is less than one epoch between exchanges, or the share is not from 0 to 1.
+        If there is less than one epoch between rewirings, or the share is not from 0 to 1.
     """
 
     every: int
@@ -51,28 +51,27 @@ class Rewiring:
 
 
 class Densification:
-    """Sets the patterns of a model's sparse convolutions, epoch by epoch; each pattern contains the one before.
+    """Set the patterns of a model's sparse convolutions, epoch by epoch; each pattern contains the one before.
 
     Call :meth:`step` at the beginning of each epoch. New connections begin with the weight 0 and the optimiser's state
-    0, so that they change nothing at first; the weights and the state of those that are there stay. At no time is a
-    filter dead.
+    0, so that they change nothing at first; the weights and the state of the others are kept. No filter is dead at any
+    time.
 
     Without ``rewiring`` connections are those of :func:`.draw`. With it the first pattern is drawn; from then on the
-    blocks with the greatest gradient since the last change are activated. An exchange drops the blocks with the
-    smallest weights, and activates as many others; those come first without which a filter would be dead. Exchanges
-    apart, these patterns nest as well. A filter that an exchange has left without weights gets new ones, drawn from the
-    seed.
+    blocks with the greatest gradient since the last change are activated. A rewiring drops the blocks with the smallest
+    weights, and activates as many others, first those without which a filter would be dead. Between rewirings these
+    patterns nest as well. A filter without weights after a rewiring gets new ones, drawn from the seed.
 
     Parameters
     ----------
     model : nn.Module
-        Its sparse convolutions are the sparse layers of the graph, by name.
+        The model, whose sparse convolutions are the sparse layers of the graph, by name.
     graph : ChannelGraph
-        Of :func:`.channel_graph`, say.
+        The channel graph, for instance from :func:`.channel_graph`.
     optimiser : torch.optim.Optimizer
-        Of the model's parameters.
+        The optimiser of the model's parameters.
     densities : mapping of int to (float or mapping of str to float)
-        By the epoch from which on they hold, beginning with 0: densities as of :func:`.draw`, never lesser ones.
+        Densities as in :func:`.draw`, by the first epoch in which they hold, beginning with 0; they never decrease.
     granularity : (int, int)
         Input channels and output channels of a block.
     seed : int
@@ -81,7 +80,7 @@ class Densification:
     Raises
     ------
     ValueError
-        If the densities do not begin with epoch 0, become less or are none, or the model's sparse convolutions are not
+        If the densities do not begin with epoch 0, decrease or are invalid, or the model's sparse convolutions are not
         the graph's.
     """
 
@@ -124,7 +123,7 @@ class Densification:
             self._revive(epoch)
 
     def patterns(self) -> dict[str, ConnectionPattern]:
-        """The present pattern of each sparse layer."""
+        """Return the present pattern of each sparse layer."""
         rows, columns = self.granularity
         return {
             name: ConnectionPattern(
@@ -134,16 +133,16 @@ class Densification:
         }
 
     def state_dict(self) -> dict[str, object]:
-        """What a checkpoint keeps; the patterns are in the model's."""
+        """Return the state for a checkpoint; the patterns are in the model's state."""
         return {"epoch": self.epoch, "settings": self._settings()}
 
     def load_state_dict(self, state: Mapping[str, object]) -> None:
-        """Go on after the epoch of a checkpoint.
+        """Continue after the epoch of a checkpoint.
 
         Raises
         ------
         ValueError
-            If the checkpoint is of another schedule.
+            If the checkpoint belongs to another schedule.
         """
         for name, value in self._settings().items():
             if state["settings"][name] != value:
@@ -156,7 +155,7 @@ class Densification:
         return given | {"seed": self.seed, "rewiring": rewiring}
 
     def _checked_counts(self) -> dict[int, dict[str, int]]:
-        """How many blocks each layer has, by the epoch from which on; densities are refused here as in `draw`."""
+        """Return the blocks of each layer by epoch; refuse densities as `draw` does."""
         if 0 not in self.densities:
             raise ValueError(f"densities must begin with epoch 0, not {min(self.densities, default='none')}")
         counts: dict[int, dict[str, int]] = {}
@@ -178,7 +177,7 @@ class Densification:
         return rewiring is not None and 0 < epoch < rewiring.until and epoch % rewiring.every == 0
 
     def _learn(self, name: str, epoch: int) -> ConnectionPattern:
-        """Grow to the epoch's count; exchange where it is due. Clears the gradient."""
+        """Grow to the epoch's count, rewire where it is due, and clear the gradient."""
         layer, before = self.layers[name], self.patterns()[name]
         weights = block_norms(layer.weight, self.granularity)
         gradients = block_norms(layer.dense_gradient, self.granularity)
@@ -187,7 +186,7 @@ class Densification:
         if epoch in self._counts:
             missing = self._counts[epoch][name] - int(blocks.sum())
         if self._exchanges(epoch):
-            # No more than there are others to activate.
+            # No more are dropped than there are others to activate.
             exchanged = min(round(self.rewiring.share * int(blocks.sum())), int((~blocks).sum()) - missing)
         kept = drop(blocks, weights, exchanged)
         covers_rows = name in self.graph.covering_layers()
@@ -204,9 +203,9 @@ class Densification:
         assert not find_dead(self.graph, {name: layer.connections for name, layer in self.layers.items()})
 
     def _revive(self, epoch: int) -> None:
-        """Draw weights for filters that have lost all of theirs, in the range that ``Conv2d`` begins with.
+        """Draw weights for filters that have lost all of theirs, in the initial range of ``Conv2d``.
 
-        With the weights 0 a filter after which a ReLU gives 0 would have the gradient 0, and stay as it is.
+        With zero weights a filter before a ReLU whose output is 0 would have the gradient 0, and never change.
         """
         for position, layer in enumerate(self.layers.values()):
             lost = ~layer.weight.detach().flatten(1).any(dim=1)

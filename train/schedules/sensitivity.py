@@ -1,4 +1,4 @@
-"""Which densities the stages need: accuracy against multiplications, measured, and a list of densities proposed.
+"""Sensitivity analysis: measure accuracy against multiplications for densities of stages, and propose densities.
 
 Source: "Efficient inferencing with fast pointwise convolution", US application 16/571,760, on sensitivity analysis.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...golden.numerics.butterfly import Density, Pattern
 
-#: From the lightest to the heaviest.
+#: The densities from the lightest to the heaviest.
 _ORDER = (Density.UNIT, Density.CROSS, Density.FULL)
 
 Densities = tuple[Density, ...]
@@ -20,16 +20,16 @@ Densities = tuple[Density, ...]
 
 @dataclass(frozen=True)
 class Measured:
-    """A list of densities and what was measured of it.
+    """A list of densities and its measurements.
 
     Attributes
     ----------
     densities : tuple of Density
     multiplications : int
-        Live ones, of a pixel.
+        Live multiplications of a pixel.
     accuracy : float
     change : str
-        What it differs in from the list that the analysis began with.
+        The difference from the list with which the analysis began.
     """
 
     densities: Densities
@@ -44,14 +44,14 @@ def analyse(pattern: Pattern, measure: Callable[[Densities], float]) -> list[Mea
     Parameters
     ----------
     pattern : Pattern
-        What it begins with.
+        The pattern with which it begins.
     measure : callable
-        The accuracy of a network, trained, whose layers have these densities.
+        Returns the accuracy of a trained network whose layers have these densities.
 
     Returns
     -------
     list of Measured
-        First the pattern itself.
+        The measurements, of which the first is that of the pattern itself.
     """
     found = [_measured(pattern, pattern.densities, measure, "")]
     for stage, density in enumerate(pattern.densities):
@@ -72,11 +72,11 @@ def propose(
     ----------
     pattern : Pattern
     measured : sequence of Measured
-        From :func:`analyse`.
+        The result of :func:`analyse`.
     measure : callable
-        As there.
+        See :func:`analyse`.
     tolerance : float
-        How much less accurate than the pattern a proposal may be.
+        The accuracy that a proposal may lose against the pattern.
 
     Returns
     -------
@@ -102,7 +102,7 @@ def propose(
 
 
 def plot(measured: Sequence[Measured], path: str | Path, proposal: Measured | None = None) -> None:
-    """Write a page that shows accuracy against multiplications; what is lowest and rightmost is not worth it."""
+    """Write a page that shows accuracy against multiplications; the lowest and rightmost lists are not worthwhile."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
     figure = go.Figure()
