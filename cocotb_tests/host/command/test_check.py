@@ -17,8 +17,8 @@ from cocotb_tests.support.oracles.reported import NETWORKS, model, report_of
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.outline import Outline, Tried
-from lutterfly.host.command.check import tried_lines, tried_values
 from lutterfly.host.command.main import main
+from lutterfly.host.command.models import tried_lines, tried_values
 from lutterfly.host.compiler import compile_model
 from lutterfly.host.files.terminal import tables_text
 
