@@ -1,24 +1,23 @@
 """The engines that compute windows: the one table of their hardware. See ``docs/adding-an-engine.md``."""
 
-from ...golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, WINOGRAD, XNOR
+from ...golden.engines import ADD, BINARY_MAXIMUM, FPC, MAXIMUM, MULTIPLY
 from .add import AddOperands
 from .engine import EngineComponent
 from .fpc import FastPointwise
 from .mac_array import MacArray
 from .maximum import Maximum
 from .multiply import Multiply
+from .stages import STAGES
 
 __all__ = ["COMPONENTS"]
 
-#: The component that stands for each code: an engine is one line here, see ``golden/engines/__init__.py``.
+#: The component that stands for each code: an engine is one line here, or one in ``stages.py``, if it works in the
+#: multiplier array; see ``golden/engines/__init__.py``.
 COMPONENTS: dict[int, type[EngineComponent]] = {
-    MAC: MacArray,
+    **dict.fromkeys(STAGES, MacArray),
     MAXIMUM: Maximum,
-    DEPTHWISE: MacArray,
-    XNOR: MacArray,
     FPC: FastPointwise,
     ADD: AddOperands,
     BINARY_MAXIMUM: Maximum,
     MULTIPLY: Multiply,
-    WINOGRAD: MacArray,
 }

@@ -1,12 +1,15 @@
 """The multipliers of the array, which other engines borrow: what both sides see, and whose factors they take; and
 those that two of its columns have in common."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
+from typing import TYPE_CHECKING
 
-from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib import wiring
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
@@ -14,11 +17,17 @@ from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines import specification_of
 from ...golden.engines.floorplan import Floorplan
 from ..parts.device import DOUBLE, MultiplierColumns, PumpedMultipliers, Turn
-from ..parts.pipeline import Assertions, platform_of
-from .engine import EngineComponent
+from ..parts.pipeline import Assertions, platform_of, spread
+from .engine import SELECT_LATENCY, EngineComponent
+from .stage import ArrayStage
+
+if TYPE_CHECKING:
+    from .mac_array import MacArray
+    from .mac_column import MacColumn
 
 __all__ = [
     "ColumnArbiter",
+    "LoanStage",
     "ahead_columns",
     "borrowed_columns",
     "borrowed_multipliers",
@@ -65,6 +74,96 @@ def borrower_members(columns: int, lanes: int, *, is_weighed: bool = False) -> d
 def lender_members(columns: int, lanes: int, weighed: int) -> dict[str, wiring.Member]:
     """The member of the array, of which so many columns are borrowed, and ``weighed`` with weights."""
     return {"borrowed_multipliers": In(borrowed_multipliers(columns, lanes, weighed))} if columns else {}
+
+
+class LoanStage(ArrayStage):
+    """Let the first columns multiply what other engines give; it is the last stage, directly in front of multipliers.
+
+    Array and lent columns have the port ``borrowed_multipliers``. While no engine of the array is selected, its words
+    are zero, and so are the factors of borrowers while one is: nothing is to be chosen but weights.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(config)
+        self.columns, self.weighed = borrowed_columns(config), weighed_columns(config)
+
+    def members(self) -> dict[str, wiring.Member]:
+        """The borrowers' port."""
+        return lender_members(self.columns, self.config.array.lanes, self.weighed)
+
+    def words(
+        self, m: Module, platform: object, array: MacArray, step: data.View, word: Value
+    ) -> tuple[data.View, Value]:
+        """No words while the array is idle, nor of the delay lines."""
+        idle = spread(m, ~array.selected.as_value().any(), array.lanes, cycles=SELECT_LATENCY, name="idle")
+        own = Signal.like(step, name="own_step")
+        m.d.comb += own.eq(step)
+        for flag in (stage.flag for stage in array.stages if stage.delays):
+            m.d.comb += own[flag].eq(step[flag] & ~idle[0])
+        Assertions(m, platform).never(array.step.valid & Cat(idle).any(), "MAC array: a step while it is not selected")
+        return own, word & ~Cat(mask.replicate(len(word) // array.lanes) for mask in idle)
+
+    def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
+        """What a borrower gives a column, and gets from it."""
+        index = column.index
+        if index >= self.columns:
+            return
+        port, own = array.borrowed_multipliers, column.borrowed_multipliers
+        lent = port.factors[index].as_value().any()
+        m.d.comb += [
+            own.factors[0].eq(port.factors[index]),
+            *(given.eq(found) for given, found in zip(port.products[index], own.products[0], strict=True)),
+        ]
+        if index < self.weighed:
+            m.d.comb += [own.weights[0].eq(port.weights[index]), own.weighs.eq(port.weighs)]
+            lent |= port.weighs.any()
+        checks = Assertions(m, platform)
+        if checks.wanted:
+            # Until words that were on their way have passed.
+            last = SELECT_LATENCY + array.hops[index] + 1
+            waited = Signal(range(last + 1))
+            with m.If(array.selected.as_value().any()):
+                m.d.sync += waited.eq(0)
+            with m.Elif(waited != last):
+                m.d.sync += waited.eq(waited + 1)
+            settled = waited == last
+            reach = column.word.any()
+            if not index:
+                reach &= ~reduce(or_, (stage.masked(column) for stage in array.stages))
+            checks.never(settled & reach, f"MAC array: words in column {index}, which is idle")
+            checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
+
+    def factor_bits(self, column: int) -> tuple[int, int]:
+        """Those of what a borrower gives."""
+        a_bits, b_bits = super().factor_bits(column)
+        return (
+            NARROW_BITS if column < self.columns else a_bits,
+            DIFFERENCE_BITS if column < self.weighed else b_bits,
+        )
+
+    def column_members(self, column: int) -> dict[str, wiring.Member]:
+        """The borrowers' port of a column."""
+        return lender_members(int(column < self.columns), self.config.array.lanes, int(column < self.weighed))
+
+    def factors(self, m: Module, column: MacColumn, lane: int, a: Value, b: Value) -> tuple[Value, Value]:
+        """Those of a borrower, or the column's own."""
+        if column.index < self.columns:
+            # One of both is zero: nothing is to be chosen.
+            a |= column.borrowed_multipliers.factors[0][lane]
+        if column.index < self.weighed:
+            b = Mux(column.borrowed_multipliers.weighs[lane], column.borrowed_multipliers.weights[0][lane], b)
+            if column.is_pumped:
+                # A table of its own, which has a cycle: with that of the turn it would be one of five inputs, and
+                # nextpnr puts no register beside such a one.
+                weighed = Signal(b.shape(), name=f"weighed_{lane}", attrs={"keep": 1})
+                m.d.comb += weighed.eq(b)
+                b = weighed
+        return a, b
+
+    def product(self, m: Module, column: MacColumn, lane: int, product: Value) -> None:
+        """Borrowers get it as well."""
+        if column.index < self.columns:
+            m.d.comb += column.borrowed_multipliers.products[0][lane].eq(product)
 
 
 class ColumnArbiter(wiring.Component):

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, signed, unsigned
+from collections.abc import Callable
+from typing import TYPE_CHECKING, ClassVar
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
+from ...golden.engines.floorplan import ArrayWaits
 from ...golden.numerics.winograd import WEIGHT_BITS, WORD_BITS
 from ..parts.pipeline import Assertions, delay, spread
+from .engine import ACCUMULATOR_BITS
+from .stage import ArrayStage, Total, waits_behind
+
+if TYPE_CHECKING:
+    from .mac_array import MacArray
+    from .mac_column import MacColumn
 
 __all__ = [
     "TAP_CONTROL",
+    "WinogradStage",
     "WinogradTaps",
     "WinogradTotals",
     "WinogradWords",
@@ -33,6 +44,8 @@ class WinogradTotals(wiring.Component):
     step : StructLayout
         With ``phase``, see :func:`.words.phased`.
     sum_bits, total_bits : int
+    fires : function of a step
+        Whether the total of a column is a result after it.
 
     Members
     -------
@@ -41,7 +54,15 @@ class WinogradTotals(wiring.Component):
         Three cycles after the step that fires; for a window with two results, the second one a cycle later.
     """
 
-    def __init__(self, *, step: data.StructLayout, sum_bits: int, total_bits: int):
+    def __init__(
+        self,
+        *,
+        step: data.StructLayout,
+        sum_bits: int,
+        total_bits: int,
+        fires: Callable[[data.View], Value] = lambda step: step.valid & step.fire,
+    ):
+        self.fires = fires
         super().__init__(
             {
                 "step": In(step),
@@ -64,9 +85,7 @@ class WinogradTotals(wiring.Component):
             before = Mux(step.clear, 0, second)
             m.d.sync += second.eq(Mux(step.phase == 3, before - value, before + value))
 
-        fires = step.valid & step.fire
-        if "chain" in step.shape().members:
-            fires &= ~step.chain
+        fires = self.fires(step)
         fired = delay(m, fires, 1, name="fired")
         is_double = delay(m, step.winograd, 1, name="is_double")
         is_second = delay(m, fires & step.winograd & step.fields.winograd.further, 2, name="is_second")
@@ -219,3 +238,51 @@ class WinogradTaps(wiring.Component):
             tap = Mux(control.subtracts, taken - weight, taken + weight)
             m.d.comb += self.taps[lane].eq(delay(m, tap[:WEIGHT_BITS].as_signed(), 1, name=f"tap_{lane}"))
         return m
+
+
+class WinogradStage(ArrayStage):
+    """Make factors of the words and weights of four steps, and two totals of their sums.
+
+    A column has the port ``control``, of its weights.
+    """
+
+    flag: ClassVar = "winograd"
+    waits: ClassVar = ArrayWaits(words=4, weights=1, totals=2)
+    word_bits: ClassVar = WORD_BITS
+    weight_bits: ClassVar = WEIGHT_BITS
+    product_bits: ClassVar = WORD_BITS + WEIGHT_BITS
+
+    def words(
+        self, m: Module, platform: object, array: MacArray, step: data.View, word: Value
+    ) -> tuple[data.View, Value]:
+        """Sums and differences of words."""
+        m.submodules.words = factors = WinogradWords(lanes=array.lanes, step=step.shape())
+        m.d.comb += [factors.step.eq(step), factors.word.eq(word)]
+        # What is told of weights goes along with the words, and comes before they pass the stages behind.
+        behind = waits_behind(array.stages, self)
+        self._control = delay(m, factors.control, behind.words - behind.weights, name="control_wait")
+        return factors.next_step, factors.next_word.as_value()
+
+    def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
+        """What is told of weights goes from column to column."""
+        own = array.pass_on(m, "control", column.index, None if column.index else self._control)
+        coming = array.passed("control", array.floorplan.before(column.index)) if column.is_ahead else own
+        m.d.comb += column.control.eq(coming)
+
+    def column_members(self, column: int) -> dict[str, wiring.Member]:
+        """What becomes of the weights."""
+        return {"control": In(TAP_CONTROL)}
+
+    def weights(self, m: Module, column: MacColumn, weights: data.View) -> data.View:
+        """Sums of weights."""
+        m.submodules.taps = taps = WinogradTaps(column.lanes)
+        m.d.comb += [taps.control.eq(column.control), taps.weights.eq(weights)]
+        return taps.taps
+
+    def totals(self, m: Module, column: MacColumn, step: data.View, value: Value, before: Callable[[], Total]) -> Total:
+        """Two accumulators in the place of one."""
+        m.submodules.totals = totals = WinogradTotals(
+            step=step.shape(), sum_bits=len(value), total_bits=ACCUMULATOR_BITS, fires=column.fires
+        )
+        m.d.comb += [totals.step.eq(step), totals.sum.eq(value)]
+        return Total(totals.fired, totals.total)

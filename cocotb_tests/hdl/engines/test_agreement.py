@@ -7,7 +7,7 @@ import cocotb
 import numpy as np
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from lutterfly.hdl.engines.mac_column import UNCOUNTED_DELAY, Agreement
+from lutterfly.hdl.engines.xnor import UNCOUNTED_DELAY, Agreement
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 
 LANES = 5

@@ -13,6 +13,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.engines import DEPTHWISE, MAC
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.engines.depthwise import DepthwiseStage
 from lutterfly.hdl.engines.engine import step_layout
 from lutterfly.hdl.engines.mac_array import ColumnHop
 
@@ -25,7 +26,10 @@ MOST_ROWS = (1 << next(field.width for field in DEPTHWISE.fields if field.name =
 
 @pytest.mark.parametrize("has_line", [True, False])
 def test_hops(simulate, has_line: bool) -> None:
-    simulate(ColumnHop(word_bits=8 * LANES, step=LAYOUT, has_line=has_line), env={"HAS_LINE": str(int(has_line))})
+    # To a column of the chain, and to the one behind it.
+    stage = DepthwiseStage(CONFIG, DEPTHWISE)
+    hop = ColumnHop(word_bits=8 * LANES, step=LAYOUT, column=1 if has_line else stage.taps, stages=[stage])
+    simulate(hop, env={"HAS_LINE": str(int(has_line))})
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")

@@ -25,7 +25,7 @@ from lutterfly.golden.numerics.winograd import INPUTS, TAPS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
-from lutterfly.hdl.engines.multipliers import ahead_columns
+from lutterfly.hdl.engines.multipliers import ahead_columns, weighed_columns
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.pipeline import ASSERTED
 
@@ -64,9 +64,9 @@ class Bench:
         config = CONFIGS[os.environ["CONFIG"]]
         array = config.array
         component = MacArray(config)
-        self.borrowed_columns, self.weighed_columns = component.borrowed_columns, component.weighed_columns
+        self.borrowed_columns, self.weighed_columns = component.borrowed_columns, weighed_columns(config)
         self.step_layout, self.selected_layout = (getattr(component, name).shape() for name in ("step", "selected"))
-        self.is_binary, self.all_bytes = component.is_binary, (1 << array.lanes) - 1
+        self.is_binary, self.all_bytes = XNOR in config.engines, (1 << array.lanes) - 1
         self.lanes, self.columns = array.lanes, array.columns
         self.engines, self.waits = config.engines, component.waits
         self.latency = component.latencies[MAC]

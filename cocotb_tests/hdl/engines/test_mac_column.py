@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from typing import Any
 
@@ -14,31 +15,41 @@ from cocotb_tests.support.arrays.winograd_steps import CONTROLS, PHASED, WAITS, 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.golden.engines import MAC
+from lutterfly.golden.engines import DEPTHWISE, FPC, MAC, MULTIPLY, WINOGRAD, XNOR, EngineConfigs
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
+from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.engines.winograd import winograd
 from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import step_layout
-from lutterfly.hdl.engines.mac_column import UNCOUNTED_DELAY, MacColumn, column_latency
+from lutterfly.hdl.engines.mac_column import MacColumn
+from lutterfly.hdl.engines.stage import column_latency
+from lutterfly.hdl.engines.stages import stages_of
 from lutterfly.hdl.engines.winograd import TAP_CONTROL
+from lutterfly.hdl.engines.xnor import UNCOUNTED_DELAY
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 
 LANES = 4
 LATENCY = column_latency(LANES)
 STEP = step_layout(PRESETS["tiny"], (MAC,), ("chain",))
+#: By the engines beside MAC whose stages a column has, or that borrow of it.
 KINDS = {
-    "plain": {},
-    "lends": {"is_borrowed": True},
-    "lends to weights": {"is_borrowed": True, "is_weighed": True},
-    "binary": {"is_binary": True},
-    "winograd": {"step": PHASED},
-    "winograd, lends, binary": {"step": PHASED, "is_borrowed": True, "is_binary": True},
+    "plain": (DEPTHWISE,),
+    "lends": (DEPTHWISE, FPC),
+    "lends to weights": (DEPTHWISE, MULTIPLY),
+    "binary": (DEPTHWISE, XNOR),
+    "winograd": (WINOGRAD, DEPTHWISE),
+    "winograd, lends, binary": (WINOGRAD, DEPTHWISE, XNOR, FPC),
 }
 
 
 @pytest.mark.parametrize("kind", sweep(KINDS, kept=("lends to weights", "winograd, lends, binary")))
 def test_accumulates(simulate, kind: str) -> None:
-    simulate(MacColumn(**{"lanes": LANES, "step": STEP} | KINDS[kind]), env={"KIND": kind})
+    own = {"FPC": FpcConfig(2)} if FPC in KINDS[kind] else {}
+    engines = EngineConfigs.of(MAC, *KINDS[kind], DEPTHWISE=DepthwiseConfig(2), **own)
+    stages = stages_of(dataclasses.replace(PRESETS["tiny"], engines=engines))
+    step = PHASED if WINOGRAD in KINDS[kind] else STEP
+    simulate(MacColumn(lanes=LANES, step=step, stages=stages), env={"KIND": kind})
 
 
 def packed(array: np.ndarray) -> int:
@@ -51,11 +62,9 @@ class Bench:
     def __init__(self, dut):
         self.dut, self.rng = dut, np.random.default_rng(3)
         kind = KINDS[os.environ["KIND"]]
-        self.is_binary, self.is_borrowed, self.is_weighed = (
-            name in kind for name in ("is_binary", "is_borrowed", "is_weighed")
-        )
-        self.step = kind.get("step", STEP)
-        self.is_winograd = self.step is PHASED
+        self.is_binary, self.is_winograd, self.is_weighed = (code in kind for code in (XNOR, WINOGRAD, MULTIPLY))
+        self.is_borrowed = FPC in kind or self.is_weighed
+        self.step = PHASED if self.is_winograd else STEP
         self.word_bits = WORD_BITS if self.is_winograd else 8
         # With WINOGRAD weights come before their words, and totals later.
         self.early = WAITS.weights if self.is_winograd else 0

@@ -14,7 +14,7 @@ from cocotb_tests.support.extras import needs_yosys
 from lutterfly.golden.pins import AWAKE
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl import top_ip
-from lutterfly.hdl.engines.mac_column import Agreement
+from lutterfly.hdl.engines.xnor import Agreement
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation.rewriting import gate
 from lutterfly.synth import tools
