@@ -222,8 +222,11 @@ class Kernels:
         alike = [(steps, taps[:, :, rows, columns], first) for rows, columns, first, steps in phases.alike()]
         for channels, rows, runs in phases.parts(stack, self._kind):
             count, length = rows.stop - rows.start, phases.run(rows)
-            total = np.zeros((len(runs), outputs, count, *phases.row), self._kind)
-            sums = total.reshape(len(runs), outputs, -1)[..., :length]
+            total = np.empty((len(runs), outputs, count, *phases.row), self._kind)
+            flat = total.reshape(len(runs), outputs, -1)
+            # No window lies there.
+            flat[..., length:] = 0
+            sums = flat[..., :length]
             for number, (steps, own, first) in enumerate(alike):
                 seen = np.ndarray(
                     (len(runs), length, *own.shape[2:]),

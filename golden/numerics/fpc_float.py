@@ -63,7 +63,7 @@ def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish, buf
     values[pattern.inputs :] = 0
     if stages.input_shift:
         values *= 1 << stages.input_shift
-    greatest = [255.0 * (1 << stages.input_shift)]
+    greatest, is_clipped = [255.0 * (1 << stages.input_shift)], False
     for stage, (partners, own, cross, scale, growth) in enumerate(stages.float_weights):
         before, total = values, entering[(stage + 1) % len(entering)]
         # Rows that are copied take less time than rows that are read in another order. (Where an index may be wrong,
@@ -80,13 +80,17 @@ def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish, buf
             if last == stage:
                 total += entering[first]
                 most += greatest[first]
-        # As long as no values reach the limits, nothing needs to be clipped.
+        # As long as no values can reach the limits, nothing needs to be clipped. Where they can, one look at them often
+        # shows that some stages more need nothing.
+        if most > GREATEST_VALUE and not is_clipped:
+            most = float(max(-total.min(), total.max()))
+            is_clipped = most > GREATEST_VALUE
         if most > GREATEST_VALUE:
             total.clip(LEAST_VALUE, GREATEST_VALUE, out=total)
         greatest.append(min(most, -LEAST_VALUE))
         values = total
     kept = values[: pattern.outputs]
-    kept += finish.bias[:, np.newaxis]
+    kept += finish.bias.astype(np.float32)[:, np.newaxis]
     return requantise_float(
         kept, finish.scale[:, np.newaxis], finish.zero_point, finish.low, finish.high, overwrite=True
     )

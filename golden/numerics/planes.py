@@ -21,6 +21,8 @@ Pads = tuple[int, int, int, int]
 
 #: So many numbers at a time stay in a processor's cache.
 CACHED_NUMBERS = 1 << 16
+#: Of parts in phases, of which most are used one after the other.
+_PARTS = 1 << 17
 
 
 def planes(codes: Codes) -> Codes:
@@ -139,8 +141,8 @@ class Phases:
         apart = padded.reshape(channels, self._height, self._down, width, self._along, samples)
         apart = apart.transpose(0, 2, 4, 1, 3, 5)
         of_row = self._down * self._along * width * samples
-        step = min(max(CACHED_NUMBERS // of_row - self._more, 1), rows)
-        many = max(CACHED_NUMBERS // (of_row * (step + self._more)), 1)
+        step = min(max(_PARTS // of_row - self._more, 1), rows)
+        many = max(_PARTS // (of_row * (step + self._more)), 1)
         for first, row in itertools.product(range(0, channels, many), range(0, rows, step)):
             of_part = slice(first, min(first + many, channels)), slice(row, min(row + step, rows))
             taken = copied(apart[of_part[0], :, :, row : of_part[1].stop + self._more])

@@ -40,13 +40,10 @@ def check(port: Port, array: object) -> npt.NDArray[np.int8 | np.uint8]:
 def to_codes(port: Port, array: npt.NDArray[np.int8 | np.uint8]) -> list[npt.NDArray[np.int8]]:
     """Return the codes of an ONNX tensor, for each share of its samples: int8[height, width, channels]."""
     transposed = [port.shape[axis] for axis in port.onnx_axes]
-    found = []
-    for share in np.split(array, len(port.addresses)):
-        codes = share.reshape(transposed).transpose(np.argsort(port.onnx_axes))
-        if port.unsigned:
-            codes = (codes.astype(np.int16) - _SHIFT).astype(np.int8)
-        found.append(np.ascontiguousarray(codes))
-    return found
+    axes = sorted(range(len(transposed)), key=port.onnx_axes.__getitem__)
+    codes = (array ^ np.uint8(_SHIFT)).view(np.int8) if port.unsigned else array
+    shares = codes.reshape(len(port.addresses), *transposed)
+    return [np.ascontiguousarray(share.transpose(axes)) for share in shares]
 
 
 def from_codes(port: Port, codes: Sequence[npt.NDArray[np.int8]]) -> npt.NDArray[np.int8 | np.uint8]:

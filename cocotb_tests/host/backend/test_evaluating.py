@@ -84,6 +84,30 @@ def test_fast_samples_wait_for_no_process(started: list[subprocess.Popen], monke
     assert not started
 
 
+@pytest.mark.parametrize(("count", "portions"), [(1, [1]), (3, [1, 2]), (40, [1, 2, 4, 8, 16, 9])])
+def test_more_and_more_samples_are_evaluated_together(
+    monkeypatch: pytest.MonkeyPatch, count: int, portions: list[int]
+) -> None:
+    found = []
+
+    def record(graph: Graph, samples: list[list[np.ndarray]]) -> list[list[np.ndarray]]:
+        found.append(len(samples))
+        return outputs_of(graph, samples)
+
+    monkeypatch.setattr(evaluating, "outputs_of", record)
+    monkeypatch.setattr(evaluating, "PATIENCE_SECONDS", PATIENCE_S)
+    monkeypatch.setattr(evaluating, "PORTION_SECONDS", PATIENCE_S)
+    assert len(list(evaluate_all(graph_of(), iter(samples_of(count))))) == count
+    assert found == portions
+
+
+def test_a_sample_that_takes_long_is_evaluated_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluating, "PORTION_SECONDS", 0)
+    assert evaluating._portion(1.0) == 1
+    monkeypatch.setattr(evaluating, "PORTION_SECONDS", 7)
+    assert [evaluating._portion(seconds) for seconds in (8, 7, 2, 1, 1e-9)] == [1, 1, 2, 4, 64]
+
+
 def test_one_processor_core_evaluates_alone(started: list[subprocess.Popen], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5})
     assert len(list(evaluate_all(graph_of(), iter(samples_of(40))))) == 40

@@ -1,6 +1,14 @@
-"""Binary convolutions with random weights, and ONNX models that have some, for tests."""
+"""Binary convolutions with random weights, and ONNX models that have some, for tests and benchmarks.
+
+    PYTHONPATH=. .venv/bin/python -m cocotb_tests.support.networks.binaries FOLDER
+
+writes :func:`cnv` and :func:`four_layers` to a folder.
+"""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
 
 import numpy as np
 
@@ -53,3 +61,34 @@ def random_window(
     given = {"strides": strides.tolist(), "dilations": dilations.tolist(), "pads": pads.tolist()}
     given = {name: tuple(values) for name, values in given.items()} | {"pad_value": int(rng.integers(-1, 2))}
     return tuple(kernel.tolist()), given, (int(rows), int(columns))
+
+
+def cnv() -> bytes:
+    """FINN's CNV for images of 32x32x3: six 3x3 convolutions and three matrices, binary but for the first one.
+
+    Source: Y. Umuroglu et al., FINN: A Framework for Fast, Scalable Binarized Neural Network Inference.
+    """
+    network = BinaryNetwork((3, 32, 32))
+    found = network.convolution("x", 3, 64, 3, padded=False)
+    for inputs, outputs, is_pooled in ((64, 64, True), (64, 128, False), (128, 128, True), (128, 256, False)):
+        # The first one's codes have another zero point than signs.
+        found = network.binary(found, inputs, outputs, input_zero_point=3 if inputs == outputs == 64 else 0)
+        if is_pooled:
+            found = network.add("MaxPool", found, kernel_shape=[2, 2], strides=[2, 2])
+    found = network.add("Flatten", network.binary(found, 256, 256))
+    for inputs, outputs, codes in ((256, 512, False), (512, 512, False), (512, 10, True)):
+        found = network.binary(found, inputs, outputs, (), codes=codes)
+    return network.data(found)
+
+
+def four_layers() -> bytes:
+    """Four binary 3x3 layers of 64 channels on 56x56, with every kind of border."""
+    network, found = BinaryNetwork((64, 56, 56)), "x"
+    for number, value in enumerate((1, 0, -1, 1)):
+        found = network.binary(found, 64, 64, pads=(1, 1, 1, 1), pad_value=value, codes=number == 3)
+    return network.data(found)
+
+
+if __name__ == "__main__":
+    for name, data in (("cnv", cnv()), ("binary_3x3", four_layers())):
+        (Path(sys.argv[1]) / f"{name}.onnx").write_bytes(data)

@@ -155,9 +155,17 @@ class Network:
         return self.add(name, source, domain=DOMAIN)
 
     def convolution(
-        self, source: str, inputs: int, outputs: int, kernel: int, *, groups: int = 1, zero_point: int = 3
+        self,
+        source: str,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        *,
+        groups: int = 1,
+        zero_point: int = 3,
+        padded: bool = True,
     ) -> str:
-        """With pads, from a zero point to 3."""
+        """From a zero point to 3."""
         shape = (outputs, inputs // groups, kernel, kernel)
         weights = self.rng.integers(-128, 128, shape)
         scale = np.float32(0.4 / np.sqrt(weights[0].size) / 74)
@@ -165,7 +173,7 @@ class Network:
         before = self.constant(zero_point, np.int8)
         own = [self.constant(weights, np.int8), self.constant(scale, np.float32), self.constant(0, np.int8)]
         bias = self.constant(self.rng.integers(-500, 500, outputs), np.int32)
-        pads = [kernel // 2] * 4
+        pads = [kernel // 2 if padded else 0] * 4
         return self.add("QLinearConv", source, one, before, *own, one, zero, bias, group=groups, pads=pads)
 
     def dequantise(self, source: str, scale: float = 0.05, zero_point: int = 3) -> str:
