@@ -1,7 +1,7 @@
 """Delays of cells and wires of a placed netlist, before it is routed.
 
 They are approximately those of the slowest speed grade of an ECP5; those of wires are fitted to nextpnr's routing
-(`docs/results.md`).
+(`docs/results-history.md`).
 """
 
 from __future__ import annotations
