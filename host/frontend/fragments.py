@@ -14,6 +14,7 @@ import numpy as np
 from onnx import NodeProto
 
 from ..model.model_graph import INTEGER_PRODUCTS
+from ..model.onnx_graph import OnnxGraph
 from .source import REPLACE, ModelError, Source, connect
 
 FLOAT_PRODUCTS = ("Conv", "Gemm", "MatMul", "FusedConv", "FusedGemm", "FusedMatMul", "MatMulIntegerToFloat")
@@ -358,7 +359,7 @@ def deliver_constants(source: Source) -> None:
 
     Scalars stay, which become part of a table, and so do values of channels.
     """
-    makers = {name: node for node in source.model.graph.node for name in node.output}
+    makers = OnnxGraph(source.model, source.model.graph.node, source.constants).producer
     found: set[str] = set()
     for node in source.nodes:
         for name in _operands(node) if node.op_type in _OPERATORS else ():

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
 from ..graph import Convolution, own_name
 from ..model.model_graph import mark_form
+from ..model.onnx_graph import import_operators, operator_set
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
 from .lowering.lowering import Lowering, Runs, refuses
 from .parse import QUANTISE, fix_batch, measure
@@ -43,14 +46,12 @@ def replace_integer_products(source: Source) -> Source:
         return source
     fix_batch(source.model)
     measure(source)
-    model = onnx.ModelProto()
-    model.CopyFrom(source.model)
+    model = copy.deepcopy(source.model)
     del model.graph.node[:]
     for node in source.model.graph.node:
         is_live = node.op_type in INTEGER and any(name in source.shapes for name in node.output)
         model.graph.node.extend(_replace(source, model, node) if is_live else [node])
-    if all(entry.domain != "com.microsoft" for entry in model.opset_import):
-        model.opset_import.add(domain="com.microsoft", version=1)
+    import_operators(model, "com.microsoft", 1)
     # ONNX Runtime must go on treating the others as it treats the model.
     mark_form(model, qdq=source.qdq)
     return Source(source.name, model, source.file, source.qdq)
@@ -118,8 +119,7 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
 
 def _reduce(model: onnx.ModelProto, source: str, result: str, axis: int, constant) -> tuple:
     """ReduceSum, whose axes have been an input since operator set 13."""
-    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    if version >= 13:
+    if operator_set(model) >= 13:
         return "ReduceSum", "sum", [source, constant("axis", np.array([axis]))], result, {"keepdims": 0}
     return "ReduceSum", "sum", [source], result, {"keepdims": 0, "axes": [axis]}
 

@@ -16,6 +16,7 @@ from onnx import ModelProto, NodeProto, numpy_helper
 from ..model.as_read import reads, unmade
 from ..model.model import Model, external_files
 from ..model.model_graph import FREE_INITIALIZERS, computed_tensors, expose, is_qdq, model_inputs
+from ..model.onnx_graph import initial_values
 from ..model.runtime import RUNTIME_ERRORS, open_with, plain_options, plain_session
 from .source import ModelError, Source, connect, size
 
@@ -323,7 +324,7 @@ def measure(source: Source) -> None:
         If ONNX Runtime cannot run the model, or an output is a single number for all samples of a batch.
     """
     model = source.model
-    source.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    source.constants = initial_values(model.graph)
     dynamic = set(source.inputs)
     for node in model.graph.node:
         # A shape is known once the batch is fixed, independently of values.
@@ -390,9 +391,7 @@ def _spell_reshapes(source: Source) -> None:
         taken = np.arange(size(shape)).reshape(shape).take(source.constants[node.input[1]], axis)
         if not np.array_equal(taken.reshape(-1), np.arange(size(shape))):
             continue
-        target = f"{node.output[0]} shape"
-        source.constants[target] = np.array(taken.shape)
-        source.model.graph.initializer.append(numpy_helper.from_array(source.constants[target], target))
+        target = source.add_constant(f"{node.output[0]} shape", np.array(taken.shape))
         node.op_type, node.input[1] = "Reshape", target
         del node.attribute[:]
 

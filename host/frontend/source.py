@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +18,7 @@ from onnx import NodeProto, helper
 from ..model.as_read import reads
 from ..model.model import Model
 from ..model.model_graph import mark_form, model_inputs
+from ..model.onnx_graph import OnnxGraph
 
 # What the frontend raises.
 
@@ -137,11 +140,10 @@ class LayerBody(Protocol):
     result_zero_point: int
 
 
-@dataclass
-class Source:
+class Source(OnnxGraph):
     """A model as the passes see it.
 
-    Attributes
+    Parameters
     ----------
     name : str
         For messages.
@@ -151,39 +153,38 @@ class Source:
         The model as the user gave it, or as it was rewritten from QONNX.
     qdq : bool
         Whether it has the QDQ form.
+    functions : mapping of (str, str) to LayerBody
+        By domain and name, those of the model that are layers.
+
+    Attributes
+    ----------
     constants : dict of str to array
         Initializers, and whatever the nodes compute from them alone.
     shapes, types : dict
         Of every activation, for one sample.
     nodes : list of NodeProto
-        The nodes that depend on the inputs and that an output depends on, in order of execution.
-    producer, consumers : dict
-        Node that computes a tensor; nodes that read it.
-    functions : dict of (str, str) to LayerBody
-        By domain and name, those of the model that are layers.
+        The nodes that depend on the inputs and that an output depends on, in order of execution; none before the model
+        is measured.
     """
 
-    name: str
-    model: onnx.ModelProto
-    file: Model
-    qdq: bool
-    constants: dict[str, np.ndarray] = field(default_factory=dict)
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    types: dict[str, np.dtype] = field(default_factory=dict)
-    nodes: list[NodeProto] = field(default_factory=list)
-    producer: dict[str, NodeProto] = field(default_factory=dict)
-    consumers: dict[str, list[NodeProto]] = field(default_factory=dict)
-    functions: dict[tuple[str, str], LayerBody] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]]
+
+    def __init__(
+        self,
+        name: str,
+        model: onnx.ModelProto,
+        file: Model,
+        qdq: bool,
+        functions: Mapping[tuple[str, str], LayerBody] = MappingProxyType({}),
+    ):
+        super().__init__(model, (), {})
+        self.name, self.file, self.qdq, self.functions = name, file, qdq, functions
+        self.types: dict[str, np.dtype] = {}
 
     @property
     def inputs(self) -> list[str]:
         """The model's inputs."""
         return [value.name for value in model_inputs(self.model)]
-
-    @property
-    def outputs(self) -> list[str]:
-        """The model's outputs."""
-        return [value.name for value in self.model.graph.output]
 
     @cached_property
     def named(self) -> dict[str, NodeProto]:
@@ -211,7 +212,6 @@ class Source:
 
 def connect(source: Source) -> None:
     """Find the nodes that an output depends on, and who computes and reads each tensor."""
-    source.producer, source.consumers = {}, {}
     needed = set(source.outputs)
     live = []
     for node in reversed(source.model.graph.node):
@@ -220,11 +220,7 @@ def connect(source: Source) -> None:
             if source.dynamic_inputs(node):
                 live.append(node)
     source.nodes = live[::-1]
-    for node in source.nodes:
-        for name in node.output:
-            source.producer[name] = node
-        for name in dict.fromkeys(reads(node)):
-            source.consumers.setdefault(name, []).append(node)
+    source.index()
 
 
 def size(shape: tuple[int, ...]) -> int:
@@ -257,22 +253,13 @@ def cut(
     all_nodes = [*constant_nodes, *(_without(node, inputs) for node in nodes)]
     read = {name for node in all_nodes for name in reads(node)} | set(outputs)
     called = {(node.domain, node.op_type) for node in all_nodes}
-    graph = helper.make_graph(
-        all_nodes,
-        "part",
-        [
-            helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(source.types[name]), list(shape))
-            for name, shape in inputs.items()
-        ],
-        [helper.make_empty_tensor_value_info(name) for name in outputs],
-        [tensor for tensor in source.model.graph.initializer if tensor.name in read - inputs.keys()],
-    )
-    model = helper.make_model(
-        graph,
-        opset_imports=source.model.opset_import,
-        functions=[function for function in source.model.functions if (function.domain, function.name) in called],
-        ir_version=source.model.ir_version,
-    )
+    ends = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(source.types[name]), list(shape))
+        for name, shape in inputs.items()
+    ]
+    held = [tensor for tensor in source.model.graph.initializer if tensor.name in read - inputs.keys()]
+    model = source.part(all_nodes, ends, outputs, held)
+    model.functions.extend(one for one in source.model.functions if (one.domain, one.name) in called)
     mark_form(model, qdq=source.qdq)
     return model
 
@@ -293,8 +280,7 @@ def _without(node: NodeProto, given: Container[str]) -> NodeProto:
     """A node of which some outputs are given already, under other names: others of it are needed."""
     if not any(name in given for name in node.output):
         return node
-    other = NodeProto()
-    other.CopyFrom(node)
+    other = copy.deepcopy(node)
     other.output[:] = [f"{name} once more" if name in given else name for name in node.output]
     return other
 

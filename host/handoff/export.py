@@ -11,7 +11,7 @@ from pathlib import Path
 from string import Template
 
 import numpy as np
-from onnx import GraphProto, numpy_helper
+from onnx import GraphProto
 
 from ...golden import c_header
 from ...golden.program.program import Port, Program, Queues
@@ -19,6 +19,7 @@ from ...golden.program.stages import Stage, stages
 from ...golden.units import Queue
 from ..driver.driver import cycle_limit
 from ..model.model import Model
+from ..model.onnx_graph import initial_values
 
 # C as text: names, strings, comments and arrays.
 
@@ -92,7 +93,7 @@ def host_lines(head: Model, tail: Model) -> list[str]:
 
 
 def _operators(graph: GraphProto) -> list[str]:
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    constants = initial_values(graph)
 
     def shown(name: str) -> str:
         value = constants.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ def as_onnx_runtime_reads(model: onnx.ModelProto) -> None:
     nodes = list(graph.node)
     order = list(_sorted(graph))
     if order != sorted(order) and len(order) == len(nodes):
-        copies = [_copy(nodes[place]) for place in order]
+        copies = [copy.deepcopy(nodes[place]) for place in order]
         del graph.node[:]
         graph.node.extend(copies)
 
@@ -85,9 +86,3 @@ def _sorted(graph: onnx.GraphProto) -> Iterator[int]:
                     missing[reader].discard(name)
                     if not missing[reader]:
                         ready.append(reader)
-
-
-def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
-    copied = type(node)()
-    copied.CopyFrom(node)
-    return copied

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
 import tempfile
@@ -17,6 +18,7 @@ from onnx import NodeProto, numpy_helper
 
 from .model import Model
 from .model_graph import INTEGER_PRODUCTS, has_unsigned, is_qdq, keep_inputs, model_inputs
+from .onnx_graph import operator_set, set_nodes
 from .runtime import open_with, session_options
 
 # Separate weights and zero points for each product: ONNX Runtime makes weights unsigned only where none is shared.
@@ -35,8 +37,7 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
     Exporters write one zero point for all weights, and equal weights once. ONNX Runtime (1.32) makes an unsigned copy
     of both for each product, names it after the tensor, and fails on the second copy of one name.
     """
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
+    copied = copy.deepcopy(model)
     constants = {tensor.name: tensor for tensor in copied.graph.initializer}
     for node in copied.graph.node:
         if node.op_type == "Constant" and node.attribute[0].name == "value":
@@ -47,8 +48,7 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
         if fixed.issuperset(name for name in node.input if name):
             fixed |= set(node.output)
     nodes = _own_dequantisers(copied, fixed)
-    del copied.graph.node[:]
-    copied.graph.node.extend(nodes)
+    set_nodes(copied.graph, nodes)
     for node in copied.graph.node:
         for position in _operands(node, fixed, constants):
             name = node.input[position]
@@ -58,7 +58,7 @@ def own_zero_points(model: onnx.ModelProto) -> onnx.ModelProto:
                 tensor.name = node.input[position] = f"{name} of {node.output[0]}"
                 constants[tensor.name] = tensor
             taken.add(name)
-    if any(not opset.domain and opset.version >= _SIGNED_PRODUCTS for opset in copied.opset_import):
+    if operator_set(copied) >= _SIGNED_PRODUCTS:
         _make_unsigned(copied, constants)
     return copied
 
@@ -92,8 +92,7 @@ def _own_dequantisers(model: onnx.ModelProto, fixed: set[str]) -> list[NodeProto
     for node in model.graph.node:
         for position, name in enumerate(node.input):
             if name in taken:
-                own = NodeProto()
-                own.CopyFrom(sources[name])
+                own = copy.deepcopy(sources[name])
                 own.name = own.output[0] = node.input[position] = f"{name} of {node.output[0]}, {position}"
                 nodes.append(own)
             elif name in sources:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -61,12 +62,7 @@ class Model:
 
     def copy(self) -> onnx.ModelProto:
         """Return the parsed model as a copy that may be changed."""
-        # It has been imported already where the model has been parsed.
-        import onnx  # noqa: PLC0415
-
-        copied = onnx.ModelProto()
-        copied.CopyFrom(self.proto)
-        return copied
+        return copy.deepcopy(self.proto)
 
 
 # ONNX files, including external data files with weights.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import onnx
@@ -66,8 +67,7 @@ def has_unsigned(model: onnx.ModelProto) -> bool:
 
 def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
     """A copy of the model with ``names`` as further outputs; ONNX Runtime infers their types."""
-    exposed = onnx.ModelProto()
-    exposed.CopyFrom(model)
+    exposed = copy.deepcopy(model)
     present = {value.name for value in exposed.graph.output}
     exposed.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names if name not in present)
     return exposed

@@ -6,6 +6,7 @@ the form of the file; the model's metadata list them.
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from onnx import helper, numpy_helper
 from .arrays import WHOLE_KEY
 from .model import Model
 from .model_graph import free_name, model_inputs, rename_tensors, tensor_names
+from .onnx_graph import set_nodes
 from .runtime import RUNTIME_ERRORS, plain_session
 
 #: A shape without and with the axis for samples.
@@ -58,8 +60,7 @@ def without_axis(proto: onnx.ModelProto) -> onnx.ModelProto:
     whole = _named(proto)
     if not whole:
         return proto
-    changed = onnx.ModelProto()
-    changed.CopyFrom(proto)
+    changed = copy.deepcopy(proto)
     kept = [entry for entry in changed.metadata_props if entry.key != WHOLE_KEY]
     del changed.metadata_props[:]
     changed.metadata_props.extend(kept)
@@ -132,7 +133,5 @@ def _change_ends(proto: onnx.ModelProto, shapes: Mapping[str, _Shapes]) -> None:
             (front if is_input else graph.node).append(node)
             element = value.type.tensor_type.elem_type
             value.CopyFrom(helper.make_tensor_value_info(name, element, new))
-    rest = [*front, *graph.node]
-    del graph.node[:]
-    graph.node.extend(rest)
+    set_nodes(graph, [*front, *graph.node])
     del graph.value_info[:]

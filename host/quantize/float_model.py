@@ -20,6 +20,7 @@ from ..model.as_read import reads
 from ..model.executed import open_session
 from ..model.model import Model
 from ..model.model_graph import keep_inputs, model_inputs
+from ..model.onnx_graph import operator_set, set_values
 from ..model.runtime import RUNTIME_ERRORS
 from ..model.whole_samples import with_axis
 from .names import rename_shapes
@@ -136,7 +137,7 @@ def prepare(
 
     Normalisations whose sizes vary much in the samples are spelled otherwise.
     """
-    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    version = operator_set(model)
     if version < _OPSET:
         try:
             model = onnx.version_converter.convert_version(model, _OPSET)
@@ -244,7 +245,7 @@ def _widen_value(value: ValueInfoProto) -> int:
 def _widen_tensors(tensors: Iterable[TensorProto]) -> int:
     found = [tensor for tensor in tensors if tensor.data_type in _HALVES]
     for tensor in found:
-        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
+        set_values(tensor, numpy_helper.to_array(tensor).astype(np.float32))
     return len(found)
 
 

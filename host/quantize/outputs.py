@@ -16,6 +16,7 @@ from onnxruntime.quantization.quant_utils import compute_scale_zp
 
 from ..frontend.fragments import FLOAT_PRODUCTS, LAYOUT, POINTWISE
 from ..model.model_graph import free_name, tensor_names
+from ..model.onnx_graph import OnnxGraph, set_nodes
 from .ranges import range_override, ranges
 
 
@@ -40,7 +41,7 @@ def quantise_outputs(
     """
     for value in quantised.graph.output:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
-            links = _Links(quantised.graph.node)
+            links = _Links(quantised, quantised.graph.node, {})
             source = links.branch(value.name)
             if links.stands_between(source):
                 override = given.get(source, [{}])[0]
@@ -50,29 +51,21 @@ def quantise_outputs(
                 _insert(quantised.graph, links, source, override)
 
 
-class _Links:
-    """Who makes and who reads the tensors of a quantised model."""
-
-    def __init__(self, nodes: Collection[NodeProto]):
-        self.nodes = list(nodes)
-        self.maker = {name: node for node in nodes for name in node.output}
-        self.readers: dict[str, list[NodeProto]] = {}
-        for node in nodes:
-            for name in node.input:
-                self.readers.setdefault(name, []).append(node)
+class _Links(OnnxGraph):
+    """The nodes of a quantised model, and what is quantised around them."""
 
     def viewed(self, name: str) -> str:
         """The tensor of which one is a view in another shape or order."""
-        while name in self.maker and self.maker[name].op_type in LAYOUT:
-            name = self.maker[name].input[0]
+        while name in self.producer and self.producer[name].op_type in LAYOUT:
+            name = self.producer[name].input[0]
         return name
 
     def branch(self, name: str) -> str:
         """What an output is a view of, or a function of that a layer reads as well."""
         found = viewed = self.viewed(name)
-        while not self.is_quantised_behind(found) and found in self.maker:
-            read = [one for one in self.maker[found].input if one in self.maker]
-            if len(read) != 1 or self.maker[found].op_type == "DequantizeLinear":
+        while not self.is_quantised_behind(found) and found in self.producer:
+            read = [one for one in self.producer[found].input if one in self.producer]
+            if len(read) != 1 or self.producer[found].op_type == "DequantizeLinear":
                 return viewed
             found = read[0]
         return self.viewed(found)
@@ -83,7 +76,7 @@ class _Links:
 
     def stands_between(self, name: str) -> bool:
         """Whether a tensor stands in float behind a product, and shares a move of elements with what another reads."""
-        if name not in self.maker or self.maker[name].op_type == "DequantizeLinear":
+        if name not in self.producer or self.producer[name].op_type == "DequantizeLinear":
             return False
         above = self._above([name], stops=("DequantizeLinear",))
         # Of pointwise operators the frontend makes a table for each result, and the host computes the output in float.
@@ -95,7 +88,7 @@ class _Links:
     def _above(self, names: list[str], stops: Collection[str] = ()) -> list[NodeProto]:
         found: dict[int, NodeProto] = {}
         while names:
-            node = self.maker.get(names.pop())
+            node = self.producer.get(names.pop())
             if node is not None and id(node) not in found:
                 found[id(node)] = node
                 names += [] if node.op_type in stops else list(node.input)
@@ -104,7 +97,7 @@ class _Links:
     def _below(self, names: list[str], stops: Collection[str] = ()) -> list[NodeProto]:
         found: dict[int, NodeProto] = {}
         while names:
-            for node in self.readers.get(names.pop(), []):
+            for node in self.readers(names.pop()):
                 if id(node) not in found:
                     found[id(node)] = node
                     names += [] if node.op_type in stops else list(node.output)
@@ -128,15 +121,13 @@ def _insert(graph: onnx.GraphProto, links: _Links, source: str, override: Mappin
     for part, array in (("scale", np.float32(scale)), ("zero_point", np.int8(zero))):
         graph.initializer.append(numpy_helper.from_array(np.array(array), names[part]))
     constants = [names["scale"], names["zero_point"]]
-    maker = links.maker[source]
+    maker = links.producer[source]
     maker.output[:] = [names["input"] if name == source else name for name in maker.output]
     ends = ("QuantizeLinear", names["input"], names["quantized"]), ("DequantizeLinear", names["quantized"], source)
     pair = [helper.make_node(kind, [read, *constants], [made], f"{source}_{kind}") for kind, read, made in ends]
     for node in links.nodes:
         if node.op_type == "QuantizeLinear" and links.viewed(node.input[0]) == source:
-            for one in (node, *links.readers.get(node.output[0], [])):
+            for one in (node, *links.readers(node.output[0])):
                 one.input[1:] = constants
     place = next(at for at, node in enumerate(graph.node) if names["input"] in node.output)
-    nodes = [*graph.node[: place + 1], *pair, *graph.node[place + 1 :]]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_nodes(graph, [*graph.node[: place + 1], *pair, *graph.node[place + 1 :]])

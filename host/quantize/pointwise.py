@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import onnx
 from onnx import NodeProto, numpy_helper
 
 from ..frontend.fragments import EXTREMES, MULTIPLICATION, POINTWISE, SUBTRACTION, has_elements
+from ..model.onnx_graph import OnnxGraph
 
 #: What is quantised, unless it is a function of one tensor.
 _TABLES = (*SUBTRACTION, *MULTIPLICATION, *EXTREMES)
@@ -22,25 +23,25 @@ def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
 
     ``x * sigmoid(x)`` is one of them.
     """
-    producers = {name: node for node in model.graph.node for name in node.output}
-    constants = {tensor.name: tensor.dims for tensor in model.graph.initializer}
-    for node in model.graph.node:
+    graph = OnnxGraph.of(model)
+    for node in graph.nodes:
         if node.op_type not in ("Add", *_TABLES):
             continue
-        is_table = node.op_type in _TABLES and len(_origins(node, producers, constants)) == 1
-        if is_table or any(name in constants and not has_elements(constants[name]) for name in node.input):
+        is_table = node.op_type in _TABLES and len(_origins(graph, node)) == 1
+        held = [graph.constants[name] for name in node.input if name in graph.constants]
+        if is_table or any(not has_elements(values.shape) for values in held):
             yield node.name
 
 
-def _origins(node: NodeProto, producers: dict[str, NodeProto], constants: Container[str]) -> set[str]:
+def _origins(graph: OnnxGraph, node: NodeProto) -> set[str]:
     """The tensors that a pointwise node is a function of: those that no pointwise operator computes, or that two
     operands meet in."""
     found: set[str] = set()
-    waiting = [name for name in node.input if name and name not in constants]
+    waiting = graph.computed(node)
     while waiting:
         name = waiting.pop()
-        producer = producers.get(name)
-        inner = [one for one in producer.input if one and one not in constants] if producer else []
+        producer = graph.producer.get(name)
+        inner = graph.computed(producer) if producer is not None else []
         if producer is None or producer.op_type not in POINTWISE or len(inner) > 1:
             found.add(name)
         else:

@@ -11,6 +11,7 @@ from onnx import numpy_helper
 
 from ..model.arrays import sample_count
 from ..model.model_graph import computed_tensors, expose
+from ..model.onnx_graph import OnnxGraph, set_values
 from ..model.runtime import plain_session
 from .rewriting import Mask
 from .rewriting.softmax import LEAST
@@ -107,7 +108,7 @@ def bound_masks(
         least = lowest + LEAST - margin
         tensor = constants[mask.constant]
         values = np.maximum(numpy_helper.to_array(tensor), np.float32(least - top - margin))
-        tensor.CopyFrom(numpy_helper.from_array(values, mask.constant))
+        set_values(tensor, values)
         found[mask.total] = range_override(least, greatest)
     return found
 
@@ -127,14 +128,13 @@ def around_zero(model: onnx.ModelProto, known: Mapping[str, list[dict[str, Any]]
 
 
 def _operands(model: onnx.ModelProto) -> Iterator[str]:
-    makers = {name: node for node in model.graph.node for name in node.output}
-    constants = {tensor.name for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type != "MatMul" or constants & {*node.input}:
+    graph = OnnxGraph.of(model)
+    for node in graph.nodes:
+        if node.op_type != "MatMul" or graph.constants.keys() & {*node.input}:
             continue
-        for operand in node.input:
-            name = operand
+        for name in node.input:
             yield name
-            while name in makers and makers[name].op_type in _KEEPING:
-                name = makers[name].input[0]
-                yield name
+            made = graph.producer.get(name)
+            while made is not None and made.op_type in _KEEPING:
+                yield made.input[0]
+                made = graph.producer.get(made.input[0])

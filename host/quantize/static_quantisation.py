@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 from onnxruntime import quantization
 
 from ..files.terminal import Progress, silent
@@ -24,6 +23,7 @@ from ..model.arrays import sample_count
 from ..model.executed import open_session
 from ..model.model import Model
 from ..model.model_graph import QUANTISER, computed_tensors, expose, tensor_names
+from ..model.onnx_graph import OnnxGraph, set_values
 from ..model.runtime import plain_session
 from ..model.whole_samples import mark, with_axis, without_axis
 from .float_model import dynamic_batches, free_batch, prepare, read_with_samples
@@ -227,7 +227,7 @@ def _check_rewritten(
     whole = copy.deepcopy(prepared)
     for tensor in whole.graph.initializer:
         if tensor.name in uncut:
-            tensor.CopyFrom(numpy_helper.from_array(np.array(uncut[tensor.name], np.float32), tensor.name))
+            set_values(tensor, np.array(uncut[tensor.name], np.float32))
     errors = relative_errors(Model.written(model), Model.written(whole), first)
     if any(error > _ROUNDING for error in errors.values()):
         errors = relative_errors(Model.written(model), Model.written(whole), samples, least=_least(model))
@@ -244,14 +244,13 @@ def _check_rewritten(
 
 def _least(model: onnx.ModelProto) -> dict[str, float]:
     """What outputs are compared with at least: those of functions that are bounded, whatever their shape becomes."""
-    makers = {name: node for node in model.graph.node for name in node.output}
-    found = {}
-    for value in model.graph.output:
-        node = makers.get(value.name)
+    graph, found = OnnxGraph.of(model), {}
+    for output in graph.outputs:
+        node = graph.producer.get(output)
         while node is not None and node.op_type in LAYOUT:
-            node = makers.get(node.input[0])
+            node = graph.producer.get(node.input[0])
         if node is not None and node.op_type in _BOUNDED:
-            found[value.name] = _LEAST
+            found[output] = _LEAST
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Iterator, Sequence
 
@@ -263,8 +264,7 @@ class Pointwise:
             if dependent.isdisjoint(node.input):
                 continue
             dependent.update(node.output)
-            part = onnx.ModelProto()
-            part.CopyFrom(self.model)
+            part = copy.deepcopy(self.model)
             part.graph.output[0].CopyFrom(onnx.ValueInfoProto(name=node.output[0]))
             yield node, part
 

@@ -13,6 +13,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ...model.functions.onnx_function import LEAST_OPSET
+from ...model.onnx_graph import OnnxGraph
 from ..source import LayerBody
 
 
@@ -31,23 +32,22 @@ class Requantised:
     high: int
 
 
-class BodyReader:
-    """The nodes of a function by what they compute; ``unread`` are those that nothing has asked for yet.
+class BodyReader(OnnxGraph):
+    """The nodes of a function, with its Constants.
 
     Attributes
     ----------
+    unread : list of NodeProto
+        Those that nothing has asked for yet.
     spatial : int or None
         Dimensions after the channels; None where no constant has told so far.
     """
 
     def __init__(self, function: FunctionProto):
         self.function = function
-        self.producer = {name: node for node in function.node for name in node.output}
-        self.constants = {
-            node.output[0]: value
-            for node in function.node
-            if node.op_type == "Constant" and (value := _constant(node)) is not None
-        }
+        written = ((node, _constant(node)) for node in function.node if node.op_type == "Constant")
+        constants = {node.output[0]: value for node, value in written if value is not None}
+        super().__init__(function, function.node, constants)
         self.unread = [node for node in function.node if node.op_type != "Constant"]
         self.spatial: int | None = None
 
@@ -60,9 +60,8 @@ class BodyReader:
         function = self.function
         if len(function.input) != 1 or len(function.output) != 1 or function.attribute or function.attribute_proto:
             raise BodyError("it must have one input, one output and no attributes")
-        for entry in function.opset_import:
-            if not entry.domain and entry.version < LEAST_OPSET:
-                raise BodyError(f"its operator set must be at least {LEAST_OPSET}, not {entry.version}")
+        if 0 < self.opset < LEAST_OPSET:
+            raise BodyError(f"its operator set must be at least {LEAST_OPSET}, not {self.opset}")
 
     def check_all_read(self) -> None:
         """Refuse nodes that are no part of the body."""

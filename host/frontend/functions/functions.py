@@ -8,6 +8,7 @@ the call stands there again in that graph.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from ...model.executed import executed_model
 from ...model.functions import binary_function, fpc_function
 from ...model.functions.onnx_function import DOMAIN, VERSION
 from ...model.model_graph import mark_form
+from ...model.onnx_graph import import_operators
 from ...model.runtime import RUNTIME_ERRORS
 from ..fragments import label, note_written
 from ..parse import fix_batch, measure, name_nodes
@@ -107,9 +109,7 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
         return source.model, []
     model = _unfolded(source.model, functions)
     name_nodes(model)
-    measured = onnx.ModelProto()
-    measured.CopyFrom(model)
-    shown = Source(source.name, measured, source.file, source.qdq)
+    shown = Source(source.name, copy.deepcopy(model), source.file, source.qdq)
     fix_batch(shown.model)
     measure(shown)
     calls = []
@@ -118,9 +118,7 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
         if body is None or node.input[0] not in shown.shapes:
             continue
         _check_input(shown, node, body)
-        call = NodeProto()
-        call.CopyFrom(node)
-        calls.append(_Call(call, f"stand-in for {node.output[0]}"))
+        calls.append(_Call(copy.deepcopy(node), f"stand-in for {node.output[0]}"))
         _replace(model, node, calls[-1].weights, body, len(shown.shapes[node.input[0]]))
     # ONNX Runtime must go on treating the others as it treats the model.
     mark_form(model, qdq=source.qdq)
@@ -132,9 +130,7 @@ def _unfolded(model: onnx.ModelProto, functions: Functions) -> onnx.ModelProto:
     others = [function for function in model.functions if (function.domain, function.name) not in functions]
     if any((node.domain, node.op_type) in functions for function in others for node in function.node):
         return inliner.inline_selected_functions(model, list(functions), exclude=True)
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
-    return copied
+    return copy.deepcopy(model)
 
 
 def _check_input(source: Source, node: NodeProto, body: LayerBody) -> None:
@@ -202,9 +198,8 @@ def put_back(given: onnx.ModelProto, model: onnx.ModelProto, calls: list[_Call])
     model.graph.initializer.extend(kept)
     called = {(call.node.domain, call.node.op_type) for call in calls}
     model.functions.extend(function for function in given.functions if (function.domain, function.name) in called)
-    known = {entry.domain for entry in model.opset_import}
-    for domain in sorted({domain for domain, _ in called} - known):
-        model.opset_import.append(helper.make_opsetid(domain, VERSION))
+    for domain in sorted({domain for domain, _ in called}):
+        import_operators(model, domain, VERSION)
 
 
 # The graph that ONNX Runtime executes: what it makes of the user's, and what all later passes work on.

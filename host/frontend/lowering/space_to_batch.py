@@ -8,16 +8,17 @@ each tap of the convolution reads, and the element that each result becomes.
 
 from __future__ import annotations
 
+import copy
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
+from ...model.onnx_graph import OnnxGraph, set_nodes
 from ...model.runtime import RUNTIME_ERRORS, plain_session
 from ..fragments import CHOICE, LAYOUT, NORMALISATION, PAD, POINTWISE, QUANTISERS, TRANSPARENT
 from ..parse import measure
@@ -33,35 +34,12 @@ Int64 = npt.NDArray[np.int64]
 Constant = Callable[[str, np.ndarray], str]
 
 
-@dataclass
-class Network:
-    """The surroundings of a convolution.
+class Surroundings:
+    """What stands around a convolution in a graph whose constants and shapes are known."""
 
-    Attributes
-    ----------
-    nodes : sequence of NodeProto
-    constants : mapping of str to array
-    shapes : mapping of str to sequence of int
-        Shapes of activations, for one sample.
-    outputs : collection of str
-    opsets : sequence of OperatorSetIdProto
-    ir_version : int
-    """
-
-    nodes: Sequence[NodeProto]
-    constants: Mapping[str, np.ndarray]
-    shapes: Mapping[str, Sequence[int]]
-    outputs: Collection[str]
-    opsets: Sequence[onnx.OperatorSetIdProto]
-    ir_version: int
-    _makers: dict[str, NodeProto] = field(default_factory=dict)
-    _readers: dict[str, list[NodeProto]] = field(default_factory=dict)
-
-    def __post_init__(self):
-        for node in self.nodes:
-            self._makers |= dict.fromkeys(node.output, node)
-            for name in dict.fromkeys(node.input):
-                self._readers.setdefault(name, []).append(node)
+    def __init__(self, graph: OnnxGraph):
+        self.graph = graph
+        self.constants, self.shapes = graph.constants, graph.shapes
 
     def ahead(self, convolution: NodeProto) -> list[NodeProto]:
         """Return the nodes that move elements before a convolution, the last one first; added elements count as its
@@ -70,9 +48,9 @@ class Network:
         name, border = convolution.input[0], 0.0
         if convolution.op_type == "QLinearConv":
             border = self._number(convolution, 2)
-        while (node := self._makers.get(name)) is not None:
-            is_shared = self._only_reader(name) is None
-            # Each reader may have its own DequantizeLinear.
+        while (node := self.graph.producer.get(name)) is not None:
+            is_shared = self.graph.reader(name) is None
+            # Every reader may have a DequantizeLinear of its own.
             if is_shared and node.op_type != "DequantizeLinear":
                 break
             is_quantised = node.op_type == "QuantizeLinear"
@@ -81,7 +59,7 @@ class Network:
             else:
                 fits = node.op_type in _MOVING or node.op_type == "Identity"
                 fits = fits or (node.op_type == "DequantizeLinear" and border == 0)
-            if not fits or self.activations(node) != [node.input[0]]:
+            if not fits or self.graph.computed(node) != [node.input[0]]:
                 break
             if node.op_type in QUANTISERS:
                 border = 0.0 if is_quantised else self._number(node, 2)
@@ -95,7 +73,7 @@ class Network:
         """Return the nodes after a convolution that move elements or compute with each element alone."""
         found: list[NodeProto] = []
         name = convolution.output[0]
-        while (node := self._only_reader(name)) is not None and self.activations(node) == [name]:
+        while (node := self.graph.reader(name)) is not None and self.graph.computed(node) == [name]:
             is_known = node.op_type in (*_MOVING, *POINTWISE, NORMALISATION)
             if not is_known or len(node.output) != 1:
                 break
@@ -105,7 +83,7 @@ class Network:
 
     def only_for(self, nodes: Sequence[NodeProto]) -> list[NodeProto]:
         """Return the nodes of a row whose results only the next node reads."""
-        return [node for node in nodes if self._only_reader(node.output[0]) is not None]
+        return [node for node in nodes if self.graph.reader(node.output[0]) is not None]
 
     def moved(self, nodes: Sequence[NodeProto], start: str) -> dict[str, Int64] | None:
         """Move numbers from 1 on, one for each element of a tensor, through nodes; 0 stands for added elements.
@@ -116,26 +94,22 @@ class Network:
         if not shape or not all(shape) or np.prod(shape) >= _MOST:
             return None
         made = [self._moving(node) for node in nodes]
-        names = {name for node in made for name in node.input if name in self.constants}
-        ends = [helper.make_tensor_value_info(start, onnx.TensorProto.FLOAT, shape)]
-        results = [helper.make_tensor_value_info(node.output[0], onnx.TensorProto.FLOAT, None) for node in made]
-        held = [numpy_helper.from_array(np.asarray(self.constants[name]), name) for name in sorted(names)]
-        graph = helper.make_graph(made, "moved", ends, results, held)
-        model = helper.make_model(graph, opset_imports=self.opsets, ir_version=self.ir_version)
+        results = [node.output[0] for node in made]
+        model = self.graph.part(made, {start: shape}, results)
         numbers = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
         try:
             values = plain_session(model).run(None, {start: numbers})
         except RUNTIME_ERRORS:
             return None
-        found = {value.name: array.astype(np.int64) for value, array in zip(results, values, strict=True)}
+        found = {name: array.astype(np.int64) for name, array in zip(results, values, strict=True)}
         return found | {start: numbers.astype(np.int64)}
 
     def _moving(self, node: NodeProto) -> NodeProto:
         """Return a node that moves numbers as the given one moves values; a node that only computes becomes an
         Identity."""
         if node.op_type not in (*_MOVING, *PAD):
-            return helper.make_node("Identity", self.activations(node), node.output)
-        copied = _copied(node)
+            return helper.make_node("Identity", self.graph.computed(node), node.output)
+        copied = copy.deepcopy(node)
         if node.op_type in PAD and len(node.input) > 2:
             copied.input[2] = ""
         return copied
@@ -156,14 +130,6 @@ class Network:
     def _quantisation(self, node: NodeProto) -> tuple[float, float]:
         return self._number(node, 1), self._number(node, 2)
 
-    def _only_reader(self, name: str) -> NodeProto | None:
-        readers = self._readers.get(name, [])
-        return readers[0] if len(readers) == 1 and name not in self.outputs else None
-
-    def activations(self, node: NodeProto) -> list[str]:
-        """Return the inputs of a node that are not constants."""
-        return list(dict.fromkeys(name for name in node.input if name and name not in self.constants))
-
     def _number(self, node: NodeProto, at: int) -> float:
         """Return a zero point, or the value that a Pad adds."""
         name = node.input[at] if at < len(node.input) else ""
@@ -176,7 +142,7 @@ class Dilated:
 
     Attributes
     ----------
-    network : Network
+    network : Surroundings
     convolution : NodeProto
     ahead, behind : list of NodeProto
         In order of execution.
@@ -189,7 +155,7 @@ class Dilated:
         Indices of the elements of the convolution's result in tensors after it.
     """
 
-    network: Network
+    network: Surroundings
     convolution: NodeProto
     ahead: list[NodeProto]
     behind: list[NodeProto]
@@ -217,7 +183,7 @@ class Dilated:
         def add(operator: str, operands: Sequence[str], **given: Any) -> None:
             made.append(helper.make_node(operator, ["", *operands], [""], **given))
 
-        made += map(_copied, self.network.computing(self.ahead))
+        made += map(copy.deepcopy, self.network.computing(self.ahead))
         if self.is_last[0]:
             add("Transpose", [], perm=[0, 1 + rank, *range(1, 1 + rank)])
         if min(self.pads) < 0:
@@ -226,7 +192,7 @@ class Dilated:
             ends = [size - max(-after, 0) for size, after in zip(sizes, self.pads[rank:], strict=True)]
             bounds = {"starts": starts, "ends": ends, "axes": range(2, 2 + rank)}
             add("Slice", [constant(f"{self.target}_{key}", np.array(each, np.int64)) for key, each in bounds.items()])
-        convolution = _copied(self.convolution)
+        convolution = copy.deepcopy(self.convolution)
         kept = [item for item in convolution.attribute if item.name not in ("auto_pad", "dilations", "pads")]
         del convolution.attribute[:]
         convolution.attribute.extend(kept)
@@ -252,7 +218,7 @@ class Dilated:
 
     def _of_channels(self, node: NodeProto, constant: Constant) -> NodeProto | None:
         """Return a pointwise node with its constants along the channels of the convolution's own result."""
-        constants, copied = self.network.constants, _copied(node)
+        constants, copied = self.network.constants, copy.deepcopy(node)
         place = next(name for name in node.input if name and name not in constants)
         numbers = self.moved[place] - 1
         _, channels, *sizes = self.moved[self.convolution.output[0]].shape
@@ -278,10 +244,9 @@ class Dilated:
         return copied
 
 
-def find_dilated(network: Network, convolution: NodeProto) -> Dilated | None:
-    """Find the dilated convolution that is equal to a convolution of several images and its surroundings, if there is
-    one."""
-    if network.activations(convolution) != [convolution.input[0]]:
+def find_dilated(network: Surroundings, convolution: NodeProto) -> Dilated | None:
+    """Find the dilated convolution that a convolution of several images and its surroundings are, if they are one."""
+    if network.graph.computed(convolution) != [convolution.input[0]]:
         return None
     ahead, behind = network.ahead(convolution), network.behind(convolution)
     after = network.moved(behind, convolution.output[0]) if ahead and behind else None
@@ -302,7 +267,7 @@ def find_dilated(network: Network, convolution: NodeProto) -> Dilated | None:
     return None
 
 
-def _cheapest(network: Network, rows: Iterable[list[NodeProto]]) -> list[list[NodeProto]]:
+def _cheapest(network: Surroundings, rows: Iterable[list[NodeProto]]) -> list[list[NodeProto]]:
     """Yield rows of nodes in the order of trials: those with few that compute first, then those with many others."""
     return sorted(rows, key=lambda nodes: (len(network.computing(nodes)), -len(nodes)))
 
@@ -319,7 +284,7 @@ class _Moves:
 
 
 def _geometry(
-    convolution: NodeProto, network: Network, moves: _Moves, is_last: tuple[bool, bool]
+    convolution: NodeProto, network: Surroundings, moves: _Moves, is_last: tuple[bool, bool]
 ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     """Return dilations and pads of the one convolution; None if there is none."""
     rank = moves.read.ndim - 2
@@ -413,43 +378,21 @@ def _is_constant(node: NodeProto) -> bool:
     return given.get("mode", b"constant") == b"constant" and not given.get("value", 0)
 
 
-def _copied(node: NodeProto) -> NodeProto:
-    copied = NodeProto()
-    copied.CopyFrom(node)
-    return copied
-
-
 def merge_dilations(source: Source) -> None:
     """Rewrite convolutions of a measured model between SpaceToBatch and BatchToSpace as dilated ones."""
     for name in [node.name for node in source.nodes if _has_images(source, node)]:
-        graph, nodes = source.model.graph, list(source.model.graph.node)
-        convolution = next(node for node in nodes if node.name == name)
-        network = Network(
-            nodes, source.constants, source.shapes, source.outputs, source.model.opset_import, source.model.ir_version
-        )
-        found = find_dilated(network, convolution)
-        made = None if found is None else found.written(_adding(source))
+        convolution = next(node for node in source.nodes if node.name == name)
+        found = find_dilated(Surroundings(source), convolution)
+        made = None if found is None else found.written(source.add_constant)
         if found is None or made is None:
             continue
-        dropped = {id(node) for node in found.replaced}
-        parts = [made if node is convolution else [node] for node in nodes if id(node) not in dropped]
-        copies = [_copied(node) for node in itertools.chain.from_iterable(parts)]
-        del graph.node[:]
-        graph.node.extend(copies)
+        dropped = {node.name for node in found.replaced}
+        graph = source.model.graph
+        parts = (made if node.name == name else [node] for node in graph.node if node.name not in dropped)
+        set_nodes(graph, itertools.chain.from_iterable(parts))
         measure(source)
 
 
 def _has_images(source: Source, node: NodeProto) -> bool:
     shape = source.shapes.get(node.input[0], ()) if node.op_type in CONVOLUTIONS else ()
     return bool(shape) and shape[0] > 1
-
-
-def _adding(source: Source) -> Constant:
-    def constant(name: str, array: np.ndarray) -> str:
-        while name in source.constants or name in source.shapes:
-            name += "_"
-        source.constants[name] = array
-        source.model.graph.initializer.append(numpy_helper.from_array(array, name))
-        return name
-
-    return constant

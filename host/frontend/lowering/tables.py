@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
 from ....golden.elements import BINARY_BITS
 from ....golden.numerics.binary import signs
@@ -258,8 +258,7 @@ def _move(source: Source, clip: NodeProto, quantise: NodeProto) -> None:
     for name, bound in zip(names, bounds, strict=True):
         if bound is not None:
             value = np.asarray((np.float32(bound.item()) - np.float32(zero_point)) * scale, np.float32)
-            source.constants[name] = value
-            source.model.graph.initializer.append(numpy_helper.from_array(value, name))
+            source.add_constant(name, value)
     nodes = source.model.graph.node
     moved = helper.make_node("Clip", [quantise.input[0], *names], [number], clip.name)
     moved.metadata_props.extend(clip.metadata_props)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, helper, numpy_helper
 
 from ...model.runtime import plain_session
 from ..fragments import AVERAGE, LAYOUT, MAX_POOLING, TRANSPARENT, label
@@ -103,15 +103,11 @@ class Evaluator:
         self.pooled = [node.output[0] for node in nodes if node.op_type == "Identity" and node.name in self._pools]
         shown = [self._result, *self.pooled, *([] if self._entering == self._feed else [self._entering])]
         shape = [None, channels, *[1] * (self._rank - 2)]
-        graph = helper.make_graph(
+        model = network.measured.part(
             [*nodes, *spelled],
-            "chain",
-            [helper.make_tensor_value_info(self._feed, TensorProto.FLOAT, shape)],
-            [helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(shown)],
+            {self._feed: shape},
+            dict.fromkeys(shown),
             [numpy_helper.from_array(value, name) for name, value in known.items()],
-        )
-        model = helper.make_model(
-            graph, opset_imports=network.measured.model.opset_import, ir_version=network.model.ir_version
         )
         self._session = plain_session(model)
 

@@ -251,8 +251,8 @@ def _check_pairs(
     feeds = {coded.codes: pairs[:, index] for index, coded in enumerate(operands)}
     nodes, constants = written
     result = nodes[-1].output[0]
-    graph = _graph(nodes, dict.fromkeys(feeds, TensorProto.INT8), result, constants)
-    found = open_session(Model.written(_model(network, graph))).run([result], feeds)[0]
+    model = network.measured.part(nodes, dict.fromkeys(feeds, (None,)), [result], constants, element=TensorProto.INT8)
+    found = open_session(Model.written(model)).run([result], feeds)[0]
     wanted = _given_codes(network, quantiser, chain, operands, pairs, *quantisation)
     wrong = np.flatnonzero(found != wanted)
     if wrong.size:
@@ -282,36 +282,18 @@ def _given_codes(
         for node in chain.nodes
     ]
     known = constant_operands(network, spelled) | {item.name: numpy_helper.to_array(item) for item in constants}
-    graph = _graph(
+    model = network.measured.part(
         [add, *between, *spelled],
-        dict.fromkeys(add.input, TensorProto.FLOAT),
-        result,
+        dict.fromkeys(add.input, (None,)),
+        [result],
         [numpy_helper.from_array(value, name) for name, value in known.items()],
     )
     feeds = {
         name: (codes.astype(np.float32) - np.float32(coded.zero_point)) * coded.scale
         for name, coded, codes in zip(add.input, operands, pairs.T, strict=True)
     }
-    values = plain_session(_model(network, graph)).run([result], feeds)[0]
+    values = plain_session(model).run([result], feeds)[0]
     return (np.rint(values / scale) + zero_point).astype(np.int8)
-
-
-def _graph(
-    nodes: list[NodeProto], inputs: dict[str, int], output: str, constants: list[onnx.TensorProto]
-) -> onnx.GraphProto:
-    return helper.make_graph(
-        nodes,
-        "sum",
-        [helper.make_tensor_value_info(name, dtype, [None]) for name, dtype in inputs.items()],
-        [helper.make_empty_tensor_value_info(output)],
-        constants,
-    )
-
-
-def _model(network: Network, graph: onnx.GraphProto) -> onnx.ModelProto:
-    return helper.make_model(
-        graph, opset_imports=network.measured.model.opset_import, ir_version=network.model.ir_version
-    )
 
 
 # Quant after an average of codes.
@@ -395,11 +377,11 @@ def _is_inner(network: Network, node: NodeProto) -> bool:
     """Whether there are products in front of a node and after it; else the host may compute it."""
     above, below = set(node.input), set(node.output)
     is_fed = is_read = False
-    for other in reversed(network.nodes):
+    for other in reversed(network.dynamic):
         if above.intersection(other.output):
             is_fed = is_fed or other.op_type in PRODUCTS
             above.update(other.input)
-    for other in network.nodes:
+    for other in network.dynamic:
         if below.intersection(other.input):
             is_read = is_read or other.op_type in PRODUCTS
             below.update(other.output)

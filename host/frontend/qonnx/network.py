@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from ...model.model import Model
 from ...model.model_graph import keep_inputs, model_inputs
+from ...model.onnx_graph import OnnxGraph, initial_values
 from ..build import attributes
 from ..fragments import label
 from ..lowering.lowering import refuses
@@ -163,11 +165,10 @@ def _number(place: str, node: NodeProto, at: int, kind: str, constants: Mapping[
     return float(value.item())
 
 
-@dataclass
-class Network:
-    """What the rewriting reads.
+class Network(OnnxGraph):
+    """What the rewriting reads: all nodes, constants included, with the constants and shapes of ``measured``.
 
-    Attributes
+    Parameters
     ----------
     name : str
         For messages.
@@ -179,33 +180,27 @@ class Network:
         By their results.
     initializers : list of TensorProto
         The model's, and those of the standard operators.
-    nodes : list of NodeProto
-        Those of the model that depend on its inputs.
-    producer : dict of str to NodeProto
-        Node of the model that computes a tensor, constants included.
+
+    Attributes
+    ----------
+    dynamic : list of NodeProto
+        The nodes that depend on its inputs.
     """
 
-    name: str
-    model: onnx.ModelProto
-    measured: Source
-    quantisers: dict[str, Quantiser]
-    initializers: list[onnx.TensorProto]
-    nodes: list[NodeProto] = field(default_factory=list)
-    producer: dict[str, NodeProto] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]]
 
-    def __post_init__(self) -> None:
-        self.producer = {name: node for node in self.model.graph.node for name in node.output}
-        self.nodes = [node for node in self.model.graph.node if any(name in self.shapes for name in node.output)]
-
-    @property
-    def constants(self) -> dict[str, np.ndarray]:
-        """Initializers, and what is computed from them alone."""
-        return self.measured.constants
-
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of every activation, for one sample."""
-        return self.measured.shapes
+    def __init__(
+        self,
+        name: str,
+        model: onnx.ModelProto,
+        measured: Source,
+        quantisers: dict[str, Quantiser],
+        initializers: list[onnx.TensorProto],
+    ):
+        super().__init__(model, model.graph.node, measured.constants)
+        self.name, self.measured, self.quantisers, self.initializers = name, measured, quantisers, initializers
+        self.shapes = measured.shapes
+        self.dynamic = [node for node in self.nodes if any(name in self.shapes for name in node.output)]
 
     def dynamic_inputs(self, node: NodeProto) -> list[str]:
         """The inputs of a node that are activations."""
@@ -220,12 +215,11 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     ModelError
         If a quantiser or an input cannot be read, or ONNX Runtime cannot run the model.
     """
-    given = onnx.ModelProto()
-    given.CopyFrom(model)
+    given = copy.deepcopy(model)
     name_nodes(given)
     # Weights that are listed as inputs, as Brevitas exports them, are constants all the same.
     keep_inputs(given, [value.name for value in model_inputs(given)])
-    written = {tensor.name: numpy_helper.to_array(tensor) for tensor in given.graph.initializer}
+    written = initial_values(given.graph)
     written |= {
         node.output[0]: numpy_helper.to_array(attribute.t)
         for node in given.graph.node
@@ -247,7 +241,7 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
 
 
 def _check_sizes(network: Network) -> None:
-    for node in network.nodes:
+    for node in network.dynamic:
         for output in node.output:
             if 0 in network.shapes.get(output, ()):
                 raise ModelError(
@@ -257,8 +251,7 @@ def _check_sizes(network: Network) -> None:
 
 
 def _spelled(given: onnx.ModelProto, quantisers: dict[str, Quantiser]) -> onnx.ModelProto:
-    model = onnx.ModelProto()
-    model.CopyFrom(given)
+    model = copy.deepcopy(given)
     del model.graph.node[:], model.graph.value_info[:]
     for node in given.graph.node:
         quantiser = quantisers.get(node.output[0])

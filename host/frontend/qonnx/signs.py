@@ -263,7 +263,7 @@ def float_results(network: Network) -> set[str]:
         node = network.producer.get(name)
         if node is not None and name not in network.quantisers:
             frontier += network.dynamic_inputs(node)
-    return found & {node.output[0] for node in network.nodes if node.op_type in PRODUCTS}
+    return found & {node.output[0] for node in network.dynamic if node.op_type in PRODUCTS}
 
 
 def can_count(product: Product) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import itertools
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from ...model.as_read import reads
 from ...model.functions.binary_function import make_call
 from ...model.functions.binary_function import make_function as make_binary
 from ...model.functions.onnx_function import LEAST_OPSET, add_function
+from ...model.onnx_graph import import_operators, set_nodes
 from ..source import ModelError
 from .network import DOMAINS, Network
 from .products import Coded
@@ -53,8 +55,7 @@ class Writer:
 
     def __init__(self, network: Network):
         self._network = network
-        self._model = onnx.ModelProto()
-        self._model.CopyFrom(network.measured.model)
+        self._model = copy.deepcopy(network.measured.model)
         given = network.model.graph
         self._names = itertools.count(1)
         self._taken = {name for node in self._model.graph.node for name in (*node.input, *node.output)}
@@ -65,7 +66,7 @@ class Writer:
             kept.extend(written)
         self._values: dict[str, onnx.TensorProto] = {}
         self._noted: list[str] = []
-        self.opset = next(entry.version for entry in self._model.opset_import if entry.domain in ("", "ai.onnx"))
+        self.opset = network.opset
         if self.opset < LEAST_OPSET:
             raise ModelError(
                 f"{network.name}: the operator set must be at least {LEAST_OPSET}, not {self.opset}; export the "
@@ -171,16 +172,15 @@ class Writer:
                 kept.append(node)
                 needed |= set(reads(node))
         _tell_apart(kept[::-1])
-        del graph.node[:]
-        graph.node.extend(kept[::-1])
+        set_nodes(graph, kept[::-1])
         graph.initializer.extend(tensor for name, tensor in constants.items() if name in needed)
         domains = {node.domain for node in graph.node}
         called = {node.op_type for node in graph.node}
         functions = [function for function in self._model.functions if function.name in called]
         del self._model.functions[:]
         self._model.functions.extend(functions)
-        if _MICROSOFT in domains and all(entry.domain != _MICROSOFT for entry in self._model.opset_import):
-            self._model.opset_import.append(helper.make_opsetid(_MICROSOFT, 1))
+        if _MICROSOFT in domains:
+            import_operators(self._model, _MICROSOFT, 1)
         assert not domains & set(DOMAINS)
         if self._noted:
             note_in(self._model, f"codes of {', '.join(self._noted)} {_OTHER}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from ..onnx_graph import import_operators, operator_set
+
 DOMAIN = "lutterfly"
 #: Name and version of the functions' domain.
 VERSION = 1
@@ -69,12 +71,10 @@ def add_function(model: ModelProto, function: FunctionProto) -> None:
     ValueError
         If the model has another function of its name, or another operator set.
     """
-    (wanted,) = (entry.version for entry in function.opset_import if not entry.domain)
-    found = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    wanted, found = operator_set(function), operator_set(model)
     if found != wanted:
         raise ValueError(f"opset must be the model's, {found}, not {wanted}")
     if any((other.domain, other.name) == (function.domain, function.name) for other in model.functions):
         raise ValueError(f"name must be one that no other function of the model has, not {function.name!r}")
     model.functions.append(function)
-    if all(entry.domain != function.domain for entry in model.opset_import):
-        model.opset_import.append(helper.make_opsetid(function.domain, VERSION))
+    import_operators(model, function.domain, VERSION)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import onnx
 
+from ...model.onnx_graph import set_nodes
 from .affine import AFFINE, LAST_AXIS, PRELU
 from .convolutions import DILATION, TRANSPOSED
 from .float_graph import FloatGraph, Mask, NormalisedRows, Rewriting, Rewritten
@@ -78,7 +79,7 @@ def rewrite(
     found: list[Rewritten] = []
     for rewriting in REWRITINGS if rewritings is None else rewritings:
         graph, nodes, count = FloatGraph(model, rows), [], len(found)
-        for node in graph.nodes:
+        for node in [*graph.nodes]:
             if graph.is_dropped(node):
                 continue
             made = rewriting.spell(graph, node) if node.op_type in rewriting.operators else None
@@ -89,8 +90,7 @@ def rewrite(
                 graph.alike, graph.uncut, graph.masks = [], {}, []
             nodes += [node] if made is None else made
         if len(found) > count:
-            del model.graph.node[:]
-            model.graph.node.extend(node for node in nodes if not graph.is_dropped(node))
+            set_nodes(model.graph, (node for node in nodes if not graph.is_dropped(node)))
             del model.graph.value_info[:]
             inferred = onnx.shape_inference.infer_shapes(model)
             model.graph.value_info.extend(inferred.graph.value_info)

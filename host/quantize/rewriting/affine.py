@@ -84,7 +84,7 @@ def _replace(graph: FloatGraph, product: NodeProto, source: str, output: str, we
     if product.op_type in _MATRICES:
         attributes = {"transB": 1} | ({"transA": 1} if attributes.get("transA", 0) else {})
     operator = "Gemm" if product.op_type in _MATRICES else "Conv"
-    product.CopyFrom(helper.make_node(operator, [source, *operands], [output], product.name, **attributes))
+    graph.replace(product, helper.make_node(operator, [source, *operands], [output], product.name, **attributes))
 
 
 _NORMALISATION = "BatchNormalization"
@@ -207,6 +207,7 @@ def _spell_last_axis(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
     last = graph.maker(source)
     if last is not None and _fold(graph, last, factor):
         last.output[0] = node.output[0]
+        graph.index()
         return []
     made = chained(node, affine_rows(graph, node.output[0], shape, factor, np.zeros(len(factor))))
     made[0].input[0] = source
@@ -222,10 +223,12 @@ def _fold(graph: FloatGraph, last: NodeProto, factor: np.ndarray) -> bool:
             return False
         offset = graph.constants[last.input[added[0]]].astype(np.float64)
         last.input[added[0]] = graph.constant(f"{last.output[0]}_folded_offsets", offset * factor)
+        graph.index()
         return True
     if last.op_type == "MatMul" and last.input[1] in graph.constants:
         weights = graph.constants[last.input[1]].astype(np.float64)
         last.input[1] = graph.constant(f"{last.output[0]}_folded_weights", weights * factor)
+        graph.index()
         return True
     rows = last.input[0]
     sizes = graph.shapes.get(rows, [])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, numpy_helper
 
 from ...model.runtime import RUNTIME_ERRORS, plain_session
 from .float_graph import FloatGraph, given
@@ -155,9 +155,8 @@ def matrices_of(run: Run, sizes: Sequence[int], target: Sequence[int]) -> list[M
 
 def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None:
     """The operator on any number of channels; None if ONNX Runtime does not run it."""
-    copied, tensors, attributes = onnx.NodeProto(), [], given(node)
+    copied, tensors, attributes = copy.deepcopy(node), [], given(node)
     axes = named if isinstance(named := attributes.get("axes"), list) else None
-    copied.CopyFrom(node)
     copied.input[0], copied.output[0] = "probe", "found"
     if axes is not None:
         # Sizes and scales are given for all axes.
@@ -187,14 +186,7 @@ def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None
             )
             for name, constant in tensors
         ]
-        ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in ("probe", "found")]
-        ends[0].CopyFrom(helper.make_tensor_value_info("probe", onnx.TensorProto.FLOAT, values.shape))
-        ends[1].CopyFrom(helper.make_tensor_value_info("found", onnx.TensorProto.FLOAT, [None] * values.ndim))
-        model = helper.make_model(
-            helper.make_graph([copied], "probe", ends[:1], ends[1:], held),
-            opset_imports=graph.opsets,
-            ir_version=graph.ir_version,
-        )
+        model = graph.part([copied], {"probe": values.shape}, ["found"], held)
         return plain_session(model).run(None, {"probe": values})[0]
 
     try:

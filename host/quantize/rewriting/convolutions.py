@@ -7,7 +7,7 @@ import copy
 import numpy as np
 from onnx import NodeProto
 
-from ...frontend.lowering.space_to_batch import Network, find_dilated
+from ...frontend.lowering.space_to_batch import Surroundings, find_dilated
 from ...model.executed import Transposed, uncut_size
 from .affine import affine
 from .axes import Step, to_space
@@ -133,9 +133,7 @@ def _spell_dilation(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | Non
     # Images of a batch: a batch of its own has one.
     if graph.shapes.get(node.input[0], [0])[0] < 2:
         return None
-    nodes = [other for other in graph.nodes if not graph.is_dropped(other)]
-    network = Network(nodes, graph.constants, graph.shapes, graph.outputs, graph.opsets, graph.ir_version)
-    found = find_dilated(network, node)
+    found = find_dilated(Surroundings(graph), node)
     made = None if found is None else found.written(graph.constant)
     if found is None or made is None:
         return None

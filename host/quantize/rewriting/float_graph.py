@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
 from ...model.arrays import sample_count
 from ...model.model_graph import expose, model_inputs
+from ...model.onnx_graph import OnnxGraph, initial_values
 from ...model.runtime import plain_session
 
 # Values, from the samples, of what a model normalises: how it is spelled depends on them.
@@ -141,14 +142,11 @@ class Rewritten:
     masks: list[Mask] = field(default_factory=list)
 
 
-class FloatGraph:
+class FloatGraph(OnnxGraph):
     """A float model with what rewritings ask of it.
 
     Attributes
     ----------
-    nodes : list of NodeProto
-        In order of execution.
-    constants : dict of str to array
     shapes : dict of str to list of int
         Of tensors; dimensions that are not fixed are 0.
     alike : list of list of str
@@ -157,18 +155,13 @@ class FloatGraph:
         Where it notes which constants cut something off, see :class:`Rewritten`.
     masks : list of Mask
         Where it notes those that were added.
-    outputs : set of str
     rows : mapping of (str, tuple of int) to array
         Values of what is normalised, as :func:`~..normalised_rows.normalised_rows` gives them.
-    opsets : list of OperatorSetIdProto
-    ir_version : int
-        Those of the model.
     """
 
     def __init__(self, model: onnx.ModelProto, rows: NormalisedRows):
         graph = model.graph
-        self.nodes = list(graph.node)
-        self.constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+        super().__init__(model, graph.node, initial_values(graph))
         self.shapes = {
             value.name: [item.dim_value for item in value.type.tensor_type.shape.dim]
             for value in (*graph.input, *graph.value_info, *graph.output)
@@ -179,15 +172,9 @@ class FloatGraph:
             if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
         }
         self.rows = rows
-        self.opsets, self.ir_version = list(model.opset_import), model.ir_version
         self.alike: list[list[str]] = []
         self.uncut: dict[str, float] = {}
         self.masks: list[Mask] = []
-        self._model = model
-        self.outputs = {value.name for value in graph.output}
-        self._makers = {name: node for node in self.nodes for name in node.output}
-        #: Identities of nodes, which live as long as the graph.
-        self._dropped: set[int] = set()
 
     def spatial(self, name: str) -> list[int]:
         """Channels and sizes of a feature map of which all are known, or an empty list."""
@@ -200,46 +187,11 @@ class FloatGraph:
 
     def maker(self, name: str) -> NodeProto | None:
         """The node that computes a tensor, if nothing else reads it than one node."""
-        return self.source(name) if self.reader(name) is not None else None
-
-    def source(self, name: str) -> NodeProto | None:
-        """The node that computes a tensor, whatever reads it."""
-        made = self._makers.get(name)
-        return None if made is None or self.is_dropped(made) else made
-
-    def is_read(self, name: str) -> bool:
-        """Whether a tensor is an output, or a node reads it."""
-        return name in self.outputs or any(name in node.input for node in self.nodes if name)
-
-    def reader(self, name: str) -> NodeProto | None:
-        """The node that reads a tensor, if it is the only one, and the tensor no output."""
-        readers = self.readers(name)
-        return readers[0] if len(readers) == 1 and name not in self.outputs else None
-
-    def readers(self, name: str) -> list[NodeProto]:
-        """The nodes that read a tensor."""
-        return [node for node in self.nodes if name in node.input and id(node) not in self._dropped]
-
-    def is_output(self, name: str) -> bool:
-        """Whether a tensor is an output of the model."""
-        return name in self.outputs
-
-    def drop(self, node: NodeProto) -> None:
-        """Take a node out: others compute what it computes."""
-        self._dropped.add(id(node))
-
-    def is_dropped(self, node: NodeProto) -> bool:
-        """Whether a node was taken out."""
-        return id(node) in self._dropped
+        return self.producer.get(name) if self.reader(name) is not None else None
 
     def constant(self, name: str, array: np.ndarray) -> str:
         """Add a constant, float32 where it is a float, under a name that nothing has."""
-        while name in self.constants:
-            name += "_"
-        stored = array.astype(np.float32) if array.dtype.kind == "f" else array
-        self.constants[name] = stored
-        self._model.graph.initializer.append(numpy_helper.from_array(stored, name))
-        return name
+        return self.add_constant(name, array.astype(np.float32) if array.dtype.kind == "f" else array)
 
     def are_constant(self, names: Sequence[str]) -> bool:
         """Whether all operands that are given are constants."""

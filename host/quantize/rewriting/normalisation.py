@@ -27,6 +27,7 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
+from ...model.onnx_graph import operator_set, set_nodes
 from .affine import affine_rows
 from .float_graph import FloatGraph, Rewriting, chained, depthwise, given, spelled
 
@@ -335,14 +336,12 @@ def as_instances(model: onnx.ModelProto) -> None:
             rank = ranks.get(node.input[0], 0) if node.op_type == "GroupNormalization" else 0
             nodes += _as_instances(model, node, rank) if rank > 2 else [copy.deepcopy(node)]
         found = len(nodes) > len(model.graph.node)
-        del model.graph.node[:]
-        model.graph.node.extend(nodes)
+        set_nodes(model.graph, nodes)
 
 
 def _as_instances(model: onnx.ModelProto, node: NodeProto, rank: int) -> list[NodeProto]:
     attributes, name = given(node), node.output[0]
     groups = int(attributes["num_groups"])
-    version = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
     arrays = {
         "split": np.array([0, groups, -1], np.int64),
         "ones": np.ones(groups, np.float32),
@@ -351,7 +350,7 @@ def _as_instances(model: onnx.ModelProto, node: NodeProto, rank: int) -> list[No
     }
     model.graph.initializer.extend(numpy_helper.from_array(array, f"{name}_{key}") for key, array in arrays.items())
     source, factor, offset = node.input
-    has_own = version >= 21
+    has_own = operator_set(model) >= 21
     inner = ["apart", *([f"{name}_ones", f"{name}_zeros"] if has_own else [factor, offset])]
     steps = [
         ("Reshape", [source, f"{name}_split"], "apart"),

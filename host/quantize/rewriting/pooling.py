@@ -6,8 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import onnx
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 
 from ...model.runtime import RUNTIME_ERRORS, plain_session
 from .axes import Run, Step, as_pixels, matrices_of, reduced_axes, without_axes
@@ -234,19 +233,8 @@ def _region(graph: FloatGraph, first: NodeProto) -> list[NodeProto]:
 
 def _runner(graph: FloatGraph, region: Sequence[NodeProto], source: str, end: str, channels: int) -> Run | None:
     """The region on any number of channels: some at a time."""
-    names = {name for node in region for name in node.input if name in graph.constants}
-    held = [numpy_helper.from_array(graph.constants[name], name) for name in names]
-    ends = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
-        for name, shape in ((source, (1, *graph.spatial(source))), (end, (1, *graph.spatial(end))))
-    ]
-    model = helper.make_model(
-        helper.make_graph(list(region), "probe", ends[:1], ends[1:], held),
-        opset_imports=graph.opsets,
-        ir_version=graph.ir_version,
-    )
     try:
-        session = plain_session(model)
+        session = plain_session(graph.part(region, {source: (1, *graph.spatial(source))}, [end]))
     except RUNTIME_ERRORS:
         return None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
 import numpy as np
@@ -88,8 +89,7 @@ def _as_vector(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if bias is None or not channels or bias.shape == (channels,) or bias.size not in (1, bias.shape[-1]):
         return None
     vector = graph.constant(f"{node.output[0]}_vector", np.broadcast_to(bias.reshape(-1), channels))
-    made = NodeProto()
-    made.CopyFrom(node)
+    made = copy.deepcopy(node)
     made.input[2] = vector
     return [made]
 

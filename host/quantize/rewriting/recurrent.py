@@ -398,7 +398,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         cells.append(cell)
     every = [state for step in zip(*states, strict=True) for state in step]
     for output, rows in zip(node.output, (every, last, cells), strict=False):
-        if graph.is_read(output):
+        if graph.is_output(output) or graph.readers(output):
             end, order, moves = follow(graph, output, of.hidden)
             made += _joined(graph, node, end, [rows[row] for row in order], alike)
             passed += moves

@@ -93,7 +93,7 @@ def _note_mask(graph: FloatGraph, node: NodeProto, shape: list[int], axis: int, 
             "all of some out; take these rows out of the network"
         )
     constant = graph.constant(f"{adding.output[0]}_mask", values)
-    adding.CopyFrom(helper.make_node("Add", [scores, constant], [adding.output[0]], adding.name))
+    graph.replace(adding, helper.make_node("Add", [scores, constant], [adding.output[0]], adding.name))
     graph.masks.append(Mask(constant, scores, adding.output[0], greatest))
 
 
@@ -116,8 +116,7 @@ def is_end(graph: FloatGraph, name: str) -> bool:
     """Whether nothing but the shape of values changes behind a tensor: the host computes the end of a network."""
     waiting, seen = [name], {name}
     while waiting:
-        tensor = waiting.pop()
-        for node in (node for node in graph.nodes if tensor in node.input):
+        for node in graph.readers(waiting.pop()):
             if node.op_type not in (*LAYOUT, *POINTWISE):
                 return False
             waiting += {*node.output} - seen

@@ -21,9 +21,8 @@ def _mean(
     graph: FloatGraph, node: NodeProto, source: str, result: str, axes: Sequence[int], *, keeps: bool = True
 ) -> NodeProto:
     """A mean over axes, in place of a node or of a part of it."""
-    version = next(entry.version for entry in graph.opsets if entry.domain in ("", "ai.onnx"))
     name = f"{node.name}_{result}"
-    if version < _AXES_AS_OPERAND:
+    if graph.opset < _AXES_AS_OPERAND:
         return helper.make_node("ReduceMean", [source], [result], name, axes=[*axes], keepdims=int(keeps))
     held = graph.constant(f"{result}_axes", np.array(axes, np.int64))
     return helper.make_node("ReduceMean", [source, held], [result], name, keepdims=int(keeps))
@@ -74,10 +73,10 @@ class _Pattern:
 
     def maker(self, name: str, *operators: str) -> NodeProto | None:
         """What computes a tensor, behind operators that change its shape alone, if it is one of ``operators``."""
-        node, passed = self.graph.source(name), []
+        node, passed = self.graph.producer.get(name), []
         while node is not None and node.op_type in _SHAPES and self._keeps_elements(node):
             passed.append(node)
-            node = self.graph.source(node.input[0])
+            node = self.graph.producer.get(node.input[0])
         if node is None or node.op_type not in operators:
             return None
         self.nodes += [*passed, node]

@@ -1,0 +1,189 @@
+"""One graph of an ONNX model for all passes: who computes and reads each tensor, constants, and operator sets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from .as_read import reads
+
+#: Both names of the standard operators' domain.
+_STANDARD = ("", "ai.onnx")
+
+
+class OnnxGraph:
+    """Nodes of a model, or of the body of a function, by the tensors between them.
+
+    The nodes stay what they are in the file. Whoever changes what one computes or reads calls :meth:`index`, or changes
+    it by :meth:`replace`.
+
+    Parameters
+    ----------
+    model : ModelProto or FunctionProto
+        Of which the nodes are.
+    nodes : iterable of NodeProto
+        In order of execution.
+    constants : dict of str to array
+        It is kept, and not copied.
+
+    Attributes
+    ----------
+    model, nodes, constants
+        As above.
+    shapes : dict of str to sequence of int
+        Of tensors, as far as they are known.
+    producer : dict of str to NodeProto
+        The node that computes a tensor.
+    consumers : dict of str to list of NodeProto
+        The nodes that read a tensor, or whose branches and bodies do, each once and in order of execution.
+    """
+
+    model: ModelProto | FunctionProto
+    nodes: list[NodeProto]
+    constants: dict[str, np.ndarray]
+    shapes: Mapping[str, Sequence[int]]
+    producer: dict[str, NodeProto]
+    consumers: dict[str, list[NodeProto]]
+
+    def __init__(self, model: ModelProto | FunctionProto, nodes: Iterable[NodeProto], constants: dict[str, np.ndarray]):
+        self.model, self.nodes, self.constants, self.shapes = model, list(nodes), constants, {}
+        #: By their identities, which are theirs as long as they are kept.
+        self._dropped: dict[int, NodeProto] = {}
+        self.index()
+
+    @classmethod
+    def of(cls, model: ModelProto) -> OnnxGraph:
+        """All nodes of a model, and its initializers."""
+        return OnnxGraph(model, model.graph.node, initial_values(model.graph))
+
+    def index(self) -> None:
+        """Note who computes and who reads each tensor, after nodes were changed."""
+        self.producer, self.consumers = {}, {}
+        for node in self.nodes:
+            self.producer |= dict.fromkeys(filter(None, node.output), node)
+            for name in dict.fromkeys(reads(node)):
+                self.consumers.setdefault(name, []).append(node)
+
+    def replace(self, node: NodeProto, other: NodeProto) -> None:
+        """Make a node another one, which stands in its place."""
+        node.CopyFrom(other)
+        self.index()
+
+    def drop(self, node: NodeProto) -> None:
+        """Take a node out: others compute what it computes."""
+        self._dropped[id(node)] = node
+        self.nodes = [one for one in self.nodes if one is not node]
+        for name in node.output:
+            if self.producer.get(name) is node:
+                del self.producer[name]
+        for name in reads(node):
+            self.consumers[name] = [one for one in self.readers(name) if one is not node]
+
+    def is_dropped(self, node: NodeProto) -> bool:
+        """Whether a node was taken out."""
+        return id(node) in self._dropped
+
+    def add_constant(self, name: str, values: np.ndarray) -> str:
+        """Add a constant to the model, by this name or, where a tensor has that, by one like it, which is returned."""
+        while name in self.constants or name in self.shapes:
+            name += "_"
+        self.constants[name] = values
+        self.model.graph.initializer.append(numpy_helper.from_array(values, name))
+        return name
+
+    @property
+    def opset(self) -> int:
+        """The version of the standard operators."""
+        return operator_set(self.model)
+
+    @property
+    def outputs(self) -> list[str]:
+        """What the model or function computes for its caller."""
+        if isinstance(self.model, FunctionProto):
+            return list(self.model.output)
+        return [value.name for value in self.model.graph.output]
+
+    def is_output(self, name: str) -> bool:
+        """Whether the model computes a tensor for its caller."""
+        return name in self.outputs
+
+    def readers(self, name: str) -> list[NodeProto]:
+        """The nodes that read a tensor; none where it is read by the caller alone, or unknown."""
+        return self.consumers.get(name, [])
+
+    def reader(self, name: str) -> NodeProto | None:
+        """The node that reads a tensor, if it is the only one, and the tensor no output."""
+        readers = self.readers(name)
+        return readers[0] if len(readers) == 1 and not self.is_output(name) else None
+
+    def computed(self, node: NodeProto) -> list[str]:
+        """What a node reads beside constants."""
+        return list(dict.fromkeys(name for name in node.input if name and name not in self.constants))
+
+    def part(
+        self,
+        nodes: Iterable[NodeProto],
+        inputs: Mapping[str, Sequence[int | str | None]] | Sequence[ValueInfoProto],
+        outputs: Iterable[str],
+        constants: Iterable[TensorProto] | None = None,
+        *,
+        element: int = TensorProto.FLOAT,
+    ) -> ModelProto:
+        """A model of some nodes, with the operator sets of this one.
+
+        Parameters
+        ----------
+        nodes : iterable of NodeProto
+            In order of execution; these or others that read the same tensors.
+        inputs : mapping of str to shape, or sequence of ValueInfoProto
+            What the model reads.
+        outputs : iterable of str
+            What it computes; ONNX Runtime finds types and shapes.
+        constants : iterable of TensorProto, optional
+            Otherwise those of this graph that the nodes read.
+        element : int
+            Type of the inputs of which only shapes are given.
+        """
+        nodes = list(nodes)
+        if constants is None:
+            read = dict.fromkeys(name for node in nodes for name in reads(node) if name in self.constants)
+            constants = [numpy_helper.from_array(np.asarray(self.constants[name]), name) for name in read]
+        if isinstance(inputs, Mapping):
+            inputs = [helper.make_tensor_value_info(name, element, shape) for name, shape in inputs.items()]
+        ends = [helper.make_empty_tensor_value_info(name) for name in outputs]
+        return helper.make_model(
+            helper.make_graph(nodes, "part", inputs, ends, list(constants)),
+            opset_imports=self.model.opset_import,
+            ir_version=self.model.ir_version,
+        )
+
+
+def initial_values(graph: GraphProto) -> dict[str, np.ndarray]:
+    """What the initializers of a graph hold."""
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+
+
+def set_values(tensor: TensorProto, values: np.ndarray) -> None:
+    """Give a tensor other values, and their type and shape, under its name."""
+    tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+
+
+def set_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
+    """Give a graph other nodes, some of which may be its own."""
+    kept = list(nodes)
+    del graph.node[:]
+    graph.node.extend(kept)
+
+
+def operator_set(model: ModelProto | FunctionProto, domain: str = "") -> int:
+    """The version of a domain's operators that a model or a function imports; 0 where it imports none."""
+    names = (domain,) if domain else _STANDARD
+    return next((entry.version for entry in model.opset_import if entry.domain in names), 0)
+
+
+def import_operators(model: ModelProto, domain: str, version: int) -> None:
+    """Let a model import the operators of a domain, unless it does already."""
+    if not operator_set(model, domain):
+        model.opset_import.append(helper.make_opsetid(domain, version))
