@@ -218,8 +218,8 @@ class Kernels:
         """Sums where each group has one input channel: matrices would be single columns."""
         taps = self._floats.reshape(self.groups, -1, *self._kernel)
         outputs, size = taps.shape[1], taps.itemsize
-        phases = Phases(window, stack.shape[3])
-        alike = [(steps, taps[:, :, rows, columns], first) for rows, columns, first, steps in phases.alike()]
+        phases = Phases.of(window, stack.shape[3])
+        alike = [(steps, taps[:, :, rows, columns], first) for rows, columns, first, steps in phases.alike]
         for channels, rows, runs in phases.parts(stack, self._kind):
             count, length = rows.stop - rows.start, phases.run(rows)
             total = np.empty((len(runs), outputs, count, *phases.row), self._kind)
@@ -354,7 +354,7 @@ def pool_maximum(
         raise TypeError(f"codes must be int8, not {codes.dtype}")
     window, stack = Window.of(codes.shape[-3:-1], kernel, stride, dilation, pads, -128), planes(codes)
     result = np.empty((len(stack), *window.size, stack.shape[3]), np.int8)
-    phases = Phases(window, stack.shape[3])
+    phases = Phases.of(window, stack.shape[3])
     for channels, rows, runs in phases.parts(stack, np.int8):
         greatest = np.full((len(runs), rows.stop - rows.start, *phases.row), -128, np.int8)
         found = greatest.reshape(len(runs), -1)[:, : phases.run(rows)]

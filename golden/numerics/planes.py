@@ -6,6 +6,7 @@ samples at a place next to each other. So inner loops are long, whatever the map
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ Pads = tuple[int, int, int, int]
 CACHED_NUMBERS = 1 << 16
 #: Of parts in phases, of which most are used one after the other.
 _PARTS = 1 << 17
+#: So many windows, of as many layers, are worked out but once.
+_KEPT = 1024
 
 
 def planes(codes: Codes) -> Codes:
@@ -69,6 +72,7 @@ class Window(NamedTuple):
     padded: Pair
 
     @classmethod
+    @functools.lru_cache(_KEPT)
     def of(cls, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, pads: Pads, border: int) -> Window:
         """On maps of ``size``; raise ValueError as :func:`patches`."""
         if not -128 <= border <= 127:
@@ -163,7 +167,14 @@ class Phases:
         height = rows.stop - rows.start + self._more
         return ((phase * height + row // self._down) * width + column // self._along) * samples
 
-    def alike(self) -> Iterator[tuple[slice, slice, Pair, Pair]]:
+    @classmethod
+    @functools.lru_cache(_KEPT)
+    def of(cls, window: Window, samples: int) -> Phases:
+        """The same for the same windows."""
+        return cls(window, samples)
+
+    @functools.cached_property
+    def alike(self) -> list[tuple[slice, slice, Pair, Pair]]:
         """Rows and columns of the kernel whose taps see one phase, the first tap, and how far it is from a run to that
         of the next row and the next column of these."""
         window, (width, samples) = self._window, self.row
@@ -174,16 +185,11 @@ class Phases:
             # Each column for itself: ``einsum`` would take a step along the kernel, no longer than one along a run, as
             # its innermost loop, which is short.
             along = window.kernel[1]
-        for row, column in np.ndindex(min(down, window.kernel[0]), min(along, window.kernel[1])):
-            yield (
-                slice(row, None, down),
-                slice(column, None, along),
-                (row, column),
-                (
-                    below * width * samples,
-                    beside * samples,
-                ),
-            )
+        further = below * width * samples, beside * samples
+        return [
+            (slice(row, None, down), slice(column, None, along), (row, column), further)
+            for row, column in np.ndindex(min(down, window.kernel[0]), min(along, window.kernel[1]))
+        ]
 
 
 def patches(
