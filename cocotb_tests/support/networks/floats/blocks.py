@@ -335,17 +335,22 @@ def step(draw: Draw, made: FloatMaker) -> None:
 
 
 def attention(draw: Draw, made: FloatMaker) -> None:
-    """Heads that see all rows, or those before them; as an operator or written out."""
+    """Heads that see all rows, or those before them; as an operator or written out, of what may have been cut off."""
     rows, features = made.shape
     heads, size = draw(st.integers(1, 2)), draw(st.integers(2, 4))
     masking = draw(st.sampled_from(["none", "causal", "some left out"]))
     is_operator = made.opset >= 23 and draw(st.booleans())
-    made.text.append(f"  {heads} heads, masking: {masking}; {'operator' if is_operator else 'written out'}")
+    limit = draw(st.sampled_from(["none", "none", "Relu", "Clip"]))
+    spelling = "operator" if is_operator else "written out"
+    made.text.append(f"  {heads} heads, masking: {masking}, limits: {limit}; {spelling}")
     trunk, width = made.last, heads * size
     parts = []
     for _ in range(3):
         weights = made.weights(features, width, reach=features)
-        parts.append(made.add("MatMul", weights, source=trunk, shape=[rows, width]))
+        made.add("MatMul", weights, source=trunk, shape=[rows, width])
+        if limit != "none":
+            ACTIVATIONS[limit](made)
+        parts.append(made.last)
     seen = np.tri(rows, dtype=bool) if masking == "causal" else made.rng.random((rows, rows)) < 0.6
     seen |= np.eye(rows, dtype=bool)
     mask = np.where(seen, 0.0, draw(st.sampled_from([-np.inf, -1e9])))
