@@ -113,7 +113,7 @@ class Exchange:
 class Network:
     """What is compiled, and for which accelerator.
 
-    Rewritten and with its views, it is the first phase of a plan, see :mod:`.plan`.
+    Rewritten and with its views, it is the first state of a plan, see :mod:`.plan`.
 
     Attributes
     ----------
@@ -142,7 +142,7 @@ class Network:
 
     @classmethod
     def of(cls, before: Network, **decided: Any) -> Self:
-        """This phase of a plan: what is known of it, and what has been decided since."""
+        """A plan in this state: what is known of it, and what has been decided since."""
         return cls(**{field.name: getattr(before, field.name) for field in dataclasses.fields(before)} | decided)
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:

@@ -31,7 +31,7 @@ class Pass:
     ----------
     name : str
     run : callable
-        From one phase of a plan to the same one, or to the next, see :mod:`.plan`; its annotations say which.
+        From a plan in one state to the same one, or to the next, see :mod:`.plan`; its annotations say which.
     check : callable or None
         Asserts what must hold of the plan after the pass.
     """
@@ -80,7 +80,7 @@ PASSES = (*REWRITES, *LAYOUTS, ARENA, *COMPUTES, *TRANSFERS, Pass("cycles", pred
 
 
 def run(plan: Network, passes: Sequence[Pass]) -> Any:
-    """Run some passes, and the check of each: the phase of the plan that the last one gives."""
+    """Run some passes, and the check of each: the plan that the last one gives."""
     for step in passes:
         plan = step.run(plan)
         if step.check is not None:

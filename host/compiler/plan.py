@@ -1,6 +1,6 @@
-"""The plan: all that is known of a network on its way to a core's program, in frozen phases.
+"""The plan: all that is known of a network on its way to a core's program, in frozen states.
 
-Each phase is the one before with what a pass has decided. So what takes a `Placed` may ask where tensors lie, and
+Each state is the one before with what a pass has decided. So what takes a `Placed` may ask where tensors lie, and
 whoever has no more than an `Executed` cannot.
 """
 

@@ -20,26 +20,26 @@ def test_the_table_has_every_pass_in_its_order() -> None:
 
 
 def test_every_pass_takes_what_the_ones_before_it_give() -> None:
-    """The phase of a plan, by the annotations of the passes."""
-    phase: type = Network
+    """The state of a plan, by the annotations of the passes."""
+    state: type = Network
     for step in compiler.PASSES:
         hints = typing.get_type_hints(step.run)
         given = hints.pop("return")
         (taken,) = hints.values()
-        assert issubclass(phase, taken), step.name
-        assert issubclass(given, phase), step.name
-        phase = given
-    assert phase is Plan
+        assert issubclass(state, taken), step.name
+        assert issubclass(given, state), step.name
+        state = given
+    assert state is Plan
 
 
-def test_no_phase_can_be_changed() -> None:
-    for phase in Plan.__mro__[:-1]:
-        assert phase.__dataclass_params__.frozen, phase.__name__
+def test_no_plan_can_be_changed() -> None:
+    for state in Plan.__mro__[:-1]:
+        assert state.__dataclass_params__.frozen, state.__name__
 
 
-def test_the_page_names_every_phase_in_its_order() -> None:
-    names = re.findall(r"^\| `(\w+)` \|", PAGE.split("| phase |")[1].split("\n\n")[0], re.MULTILINE)
-    assert names == [phase.__name__ for phase in reversed(Plan.__mro__[:-1])]
+def test_the_page_names_every_state_in_its_order() -> None:
+    names = re.findall(r"^\| `(\w+)` \|", PAGE.split("| state |")[1].split("\n\n")[0], re.MULTILINE)
+    assert names == [state.__name__ for state in reversed(Plan.__mro__[:-1])]
 
 
 def test_the_files_of_the_table_exist() -> None:

@@ -10,7 +10,7 @@ import pytest
 from cocotb_tests.support.oracles.execution import differing_bytes
 from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.phases import phase_of
+from cocotb_tests.support.quantised.plans import plan_of
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.machine import ORDERS
@@ -70,7 +70,7 @@ def test_every_byte_is_right(seed: int, feature_bytes: int, words: int) -> None:
     [(7, [(0, 3), (3, 4), (4, 5), (5, 6), (6, 7)]), (2, [(0, 2), (2, 4), (4, 5), (5, 6), (6, 7)])],
 )
 def test_pieces_are_as_many_tiles_as_fit(block: int, expected: list[tuple[int, int]]) -> None:
-    plan = phase_of(Placed, Network(sparse(0), TINY), cuts={0: (Cut(1, 1, block, 2), {})})
+    plan = plan_of(Placed, Network(sparse(0), TINY), cuts={0: (Cut(1, 1, block, 2), {})})
     pieces = _pieces(plan, 0, [3, 1, 1, 4, 2, 9, 1], 5)
     assert [(piece.start, piece.stop) for piece in pieces] == expected
 

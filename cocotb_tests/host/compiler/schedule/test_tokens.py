@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from cocotb_tests.support.quantised.phases import phase_of
+from cocotb_tests.support.quantised.plans import plan_of
 from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM, find_engine
 from lutterfly.golden.isa import Barrier, Load, Store
 from lutterfly.golden.memories import LocalMemory
@@ -30,7 +30,7 @@ def synchronised(
 ) -> list[tuple[bool, int | None, int]]:
     """What each waits for: whether for all before it in its queue, and which of the other; and its signals."""
     network = Network(Graph({}, [], [], []), PRESETS["tiny"])
-    plan = phase_of(Scheduled, network, images={}, streamed=streamed, streamed_address=0, commands=commands)
+    plan = plan_of(Scheduled, network, images={}, streamed=streamed, streamed_address=0, commands=commands)
     monkeypatch.setattr(tokens, "observations", lambda plan: compared or {})
     tokens.synchronise(plan)
     return [(command.after, command.waits_for, command.signal) for command in commands]

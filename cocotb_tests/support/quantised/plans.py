@@ -1,4 +1,4 @@
-"""Phases of a plan of which a test knows no more than what it asks for."""
+"""Plans of which a test knows no more than what it asks for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from lutterfly.host.compiler.network import Network
 
-Phase = TypeVar("Phase", bound=Network)
+State = TypeVar("State", bound=Network)
 
 
-def phase_of(kind: type[Phase], before: Network, **known: Any) -> Phase:
-    """The phase with what is known; all else is None, so that whoever asks for it fails."""
+def plan_of(kind: type[State], before: Network, **known: Any) -> State:
+    """A plan in this state, with what is known; all else is None, so that whoever asks for it fails."""
     names = {field.name for field in dataclasses.fields(kind)} - {field.name for field in dataclasses.fields(before)}
     return kind.of(before, **dict.fromkeys(names) | known)
