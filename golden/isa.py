@@ -166,7 +166,7 @@ def bits(width: int, doc: str) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommandFields(Mapping[str, int]):
-    """What every command says after its opcode, in 32 bits; each command adds its own fields.
+    """The fields of every command after its opcode, in 32 bits; each command adds its own fields.
 
     By their names they are also a mapping, as rules take them that mean the same for hardware.
     """

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cocotb_tests.support.quantised.channel_graphs import graphs, live_channels
-from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
+from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Dependence
 from lutterfly.golden.connections.dead_channels import DeadChannel, find_dead
 
-SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
+SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Dependence
 
 
 def residual() -> ChannelGraph:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cocotb_tests.support.quantised.channel_graphs import graphs, live_channels
-from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
+from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Dependence
 from lutterfly.golden.connections.dead_channels import find_dead
 from lutterfly.golden.connections.patterns import ConnectionPattern, count_blocks, draw, grid
 
@@ -26,7 +26,7 @@ def chain(*channels: int) -> ChannelGraph:
     names = [f"conv{i}" for i in range(1, len(channels))]
     sources = ["input", *names]
     layers = [
-        ChannelLayer(name, Kind.SPARSE, (source,), width)
+        ChannelLayer(name, Dependence.SPARSE, (source,), width)
         for name, source, width in zip(names, sources, channels[1:], strict=False)
     ]
     return ChannelGraph({"input": channels[0]}, tuple(layers), (names[-1],))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
+from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Dependence
 from lutterfly.golden.connections.dead_channels import find_dead
 from lutterfly.golden.connections.patterns import draw
 
@@ -17,7 +17,7 @@ from torch.nn import functional  # noqa: E402
 
 from lutterfly.train import BinaryConv2d, FastPointwiseConv2d, SparseConv2d, channel_graph  # noqa: E402
 
-SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Kind
+SPARSE, DENSE, CHANNELWISE, SUM, CONCATENATION, SLICE = Dependence
 
 
 class Model(nn.Module):

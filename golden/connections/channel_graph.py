@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 
-class Kind(enum.StrEnum):
+class Dependence(enum.StrEnum):
     """The channels of its sources on which a channel of a layer's result depends."""
 
     #: Those of its source that a connection pattern names: a convolution.
@@ -36,7 +36,7 @@ class ChannelLayer:
     Attributes
     ----------
     name : str
-    kind : Kind
+    kind : Dependence
     sources : tuple of str
         Names of the tensors that it reads: two or more for a SUM, one or more for a CONCATENATION, else one.
     channels : int
@@ -46,7 +46,7 @@ class ChannelLayer:
     """
 
     name: str
-    kind: Kind
+    kind: Dependence
     sources: tuple[str, ...]
     channels: int
     first: int = 0
@@ -109,7 +109,7 @@ class ChannelGraph:
     @property
     def sparse_layers(self) -> tuple[ChannelLayer, ...]:
         """Return the layers that have a connection pattern."""
-        return tuple(layer for layer in self.layers if layer.kind is Kind.SPARSE)
+        return tuple(layer for layer in self.layers if layer.kind is Dependence.SPARSE)
 
     def covering_layers(self) -> frozenset[str]:
         """Return the names of the sparse layers that have to connect every channel of their source.
@@ -120,7 +120,7 @@ class ChannelGraph:
         found = set()
         for name in self.channels:
             readers = [layer for layer in self.layers if name in layer.sources]
-            if name not in self.outputs and all(layer.kind is Kind.SPARSE for layer in readers):
+            if name not in self.outputs and all(layer.kind is Dependence.SPARSE for layer in readers):
                 found.add(max(readers, key=lambda layer: layer.channels).name)
         return frozenset(found)
 
@@ -132,22 +132,22 @@ def _check_channels(name: str, channels: int) -> None:
 
 def _check_layer(layer: ChannelLayer, before: list[int]) -> None:
     """Check that a layer's sources, and their channels, are as many as its kind requires."""
-    least, most = {Kind.SUM: (2, None), Kind.CONCATENATION: (1, None)}.get(layer.kind, (1, 1))
+    least, most = {Dependence.SUM: (2, None), Dependence.CONCATENATION: (1, None)}.get(layer.kind, (1, 1))
     if len(before) < least or (most is not None and len(before) > most):
         count = f"{least} or more" if most is None else "1"
         raise ValueError(f"{layer.name}: sources of a {layer.kind} layer must be {count}, not {len(before)}")
-    if layer.kind is Kind.SUM and set(before) != {layer.channels}:
+    if layer.kind is Dependence.SUM and set(before) != {layer.channels}:
         raise ValueError(f"{layer.name}: sources of a sum must have {layer.channels} channels each, not {before}")
-    if layer.kind is Kind.CONCATENATION and sum(before) != layer.channels:
+    if layer.kind is Dependence.CONCATENATION and sum(before) != layer.channels:
         raise ValueError(f"{layer.name}: channels must be {sum(before)}, the sum of its sources', not {layer.channels}")
     end = layer.first + layer.channels
-    if layer.first and layer.kind is not Kind.SLICE:
+    if layer.first and layer.kind is not Dependence.SLICE:
         raise ValueError(f"{layer.name}: first must be 0 of a {layer.kind} layer, not {layer.first}")
-    if layer.kind is Kind.SLICE and not 0 <= layer.first < end <= before[0]:
+    if layer.kind is Dependence.SLICE and not 0 <= layer.first < end <= before[0]:
         raise ValueError(
             f"{layer.name}: channels must be among its source's {before[0]}, not {layer.first} to {end - 1}"
         )
-    if layer.kind is Kind.CHANNELWISE and layer.channels % before[0]:
+    if layer.kind is Dependence.CHANNELWISE and layer.channels % before[0]:
         raise ValueError(
             f"{layer.name}: channels must be a multiple of its source's {before[0]}, not {layer.channels}; "
             "if it mixes channels, it is a dense layer"

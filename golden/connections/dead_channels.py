@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .channel_graph import ChannelGraph, Kind
+from .channel_graph import ChannelGraph, Dependence
 
 
 @dataclass(frozen=True)
@@ -69,13 +69,13 @@ def _reached(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict
     reached = {name: np.ones(channels, bool) for name, channels in graph.inputs.items()}
     for layer in graph.layers:
         before = [reached[source] for source in layer.sources]
-        if layer.kind is Kind.SPARSE:
+        if layer.kind is Dependence.SPARSE:
             result = np.logical_or.reduce(connections[layer.name][before[0]], axis=0)
-        elif layer.kind is Kind.DENSE:
+        elif layer.kind is Dependence.DENSE:
             result = np.full(layer.channels, before[0].any())
-        elif layer.kind is Kind.SUM:
+        elif layer.kind is Dependence.SUM:
             result = np.logical_or.reduce(before)
-        elif layer.kind is Kind.SLICE:
+        elif layer.kind is Dependence.SLICE:
             result = before[0][layer.first : layer.first + layer.channels]
         else:
             whole = np.concatenate(before)
@@ -90,13 +90,13 @@ def _needed(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> dict[
     for layer in reversed(graph.layers):
         after = needed[layer.name]
         widths = [len(needed[source]) for source in layer.sources]
-        if layer.kind is Kind.SPARSE:
+        if layer.kind is Dependence.SPARSE:
             parts = [np.logical_or.reduce(connections[layer.name][:, after], axis=1)]
-        elif layer.kind is Kind.DENSE:
+        elif layer.kind is Dependence.DENSE:
             parts = [np.full(widths[0], after.any())]
-        elif layer.kind is Kind.SUM:
+        elif layer.kind is Dependence.SUM:
             parts = [after for _ in widths]
-        elif layer.kind is Kind.SLICE:
+        elif layer.kind is Dependence.SLICE:
             parts = [np.pad(after, (layer.first, widths[0] - layer.first - layer.channels))]
         else:
             parts = np.split(np.logical_or.reduce(after.reshape(sum(widths), -1), axis=1), np.cumsum(widths)[:-1])

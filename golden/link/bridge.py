@@ -9,10 +9,10 @@ from . import frames
 from .frames import MOST_ENCODED_BYTES, NAK, DamagedFrameError, Frame, Identity, pack_word, parse_word
 from .operations import LINK_VERSION, MAX_DATA, RULES, WORD_BYTES, Operation, Status
 
-__all__ = ["Bridge"]
+__all__ = ["BridgeModel"]
 
 
-class Bridge:
+class BridgeModel:
     """Answer requests as the hardware does, in no time.
 
     A frame takes effect when its delimiter has come and its CRC is right. The one request that is remembered is the

@@ -25,7 +25,7 @@ Bool = npt.NDArray[np.bool_]
 Command = Mapping[str, int]
 
 
-class Fetch:
+class WindowReader:
     """Reads the words of windows from the feature memory.
 
     Bytes that an earlier window of the same command writes are read as random ones, and so are bytes of earlier
@@ -218,7 +218,7 @@ def compute_results(
     offsets = windows.step_offsets(command, entries, feature_bytes=size)
     bases = windows.loop_addresses(command, "source")
     written = written_bytes(command, config)
-    fetch = Fetch(command, memories[LocalMemory.FEATURE], offsets, written, config, rng, early)
+    fetch = WindowReader(command, memories[LocalMemory.FEATURE], offsets, written, config, rng, early)
     axis = windows.tile_axis(command)
     same_windows = command["source_inner" if axis == 2 else "source_outer"] == 0
     tiles = windows.tile_count(command)

@@ -19,7 +19,7 @@ from ..units import ErrorCode, Queue, Unit
 from . import dma
 from .compute import check_fields, compute_results, write_results, written_bytes
 from .dma import ArenaViews, poison
-from .flights import CommandError, CommandQueue, Flight, MachineError, Memories
+from .flights import BegunCommand, CommandError, MachineError, Memories, QueueState
 from .landings import Landings
 
 UInt8 = npt.NDArray[np.uint8]
@@ -32,7 +32,7 @@ Event = Callable[[], None]
 _NO_TRANSFERS = (Opcode.SYNC, Opcode.END, Opcode.COMPUTE)
 
 
-class Core:
+class CoreModel:
     """One core in its runs.
 
     Parameters
@@ -51,7 +51,7 @@ class Core:
     def __init__(self, config: Config, number: int, rng: np.random.Generator):
         self.config, self.number = config, number
         self._rng = rng
-        self._queues: dict[Queue, CommandQueue] = {}
+        self._queues: dict[Queue, QueueState] = {}
         #: Tokens that are given and not taken, for each pair of peers: giver, taker.
         self._tokens: Counter[tuple[Queue, Queue]] = Counter()
         self._landings: Landings
@@ -67,7 +67,7 @@ class Core:
         for queue in Queue:
             start, size = queues[queue].address, len(queues[queue].commands)
             commands = arena[self.number][start : start + size].tobytes()
-            self._queues[queue] = CommandQueue(queue, self.config, self.number, commands)
+            self._queues[queue] = QueueState(queue, self.config, self.number, commands)
         self._tokens.clear()
         self._landings = Landings(self.config)
 
@@ -90,7 +90,7 @@ class Core:
                 yield functools.partial(self._complete, side)
 
     @property
-    def barrier(self) -> Flight | None:
+    def barrier(self) -> BegunCommand | None:
         """The BARRIER at which the core waits, or None."""
         flights = self._queues[Queue.DMA].flights
         return flights[0] if flights and flights[0].opcode is Opcode.BARRIER else None
@@ -115,7 +115,7 @@ class Core:
             if self._tokens[queue.peer, queue]:
                 raise self._queues[queue].error(ErrorCode.TOKENS_LEFT, self._queues[queue].next - 1)
 
-    def _may_begin(self, side: CommandQueue) -> bool:
+    def _may_begin(self, side: QueueState) -> bool:
         if side.done:
             return False
         fields = side.peek()
@@ -128,7 +128,7 @@ class Core:
         kinds = {_kind(flight.opcode) for flight in side.flights if flight.opcode is not Opcode.SYNC}
         return opcode in _NO_TRANSFERS or kinds <= {_kind(opcode)}
 
-    def _begin(self, side: CommandQueue) -> None:
+    def _begin(self, side: QueueState) -> None:
         fields = side.peek()
         opcode = fields.opcode
         self._tokens[side.queue.peer, side.queue] -= fields.wait
@@ -138,7 +138,7 @@ class Core:
             side.done = True
             self._tokens[side.queue, side.queue.peer] += fields.signal
             return
-        flight = Flight(index, fields, self.memories)
+        flight = BegunCommand(index, fields, self.memories)
         if opcode is Opcode.COMPUTE:
             self._foresee(side, flight)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
@@ -157,7 +157,7 @@ class Core:
             raise self._error(error, index) from error
         side.flights.append(flight)
 
-    def _foresee(self, side: CommandQueue, flight: Flight) -> None:
+    def _foresee(self, side: QueueState, flight: BegunCommand) -> None:
         """Find the bytes that a COMPUTE command may read too early, and complete the commands that must have completed
         by then."""
         try:
@@ -170,7 +170,7 @@ class Core:
         while side.flights and side.flights[0].complete <= issued.begin:
             self._complete(side)
 
-    def _complete(self, side: CommandQueue) -> None:
+    def _complete(self, side: QueueState) -> None:
         flight = side.flights.popleft()
         feature, view = self.memories[LocalMemory.FEATURE], self._arena[self.number]
         if flight.opcode is Opcode.LOAD:

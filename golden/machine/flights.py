@@ -45,7 +45,7 @@ class MachineError(Exception):
 
 
 @dataclass(eq=False)
-class Flight:
+class BegunCommand:
     """A command between its beginning and its completion, with the memories as it sees them.
 
     ``early`` holds the bytes that a COMPUTE command may read before they are written back, ``complete`` is the cycle by
@@ -65,7 +65,7 @@ class Flight:
 
 
 @dataclass(eq=False)
-class CommandQueue:
+class QueueState:
     """A queue in a run.
 
     Attributes
@@ -79,7 +79,7 @@ class CommandQueue:
         Index of the next command.
     done : bool
         END has begun.
-    flights : deque of Flight
+    flights : deque of BegunCommand
         Commands that have begun and not completed, oldest first.
     """
 
@@ -89,7 +89,7 @@ class CommandQueue:
     commands: bytes
     next: int = 0
     done: bool = False
-    flights: deque[Flight] = field(default_factory=deque)
+    flights: deque[BegunCommand] = field(default_factory=deque)
     _peeked: tuple[int, CommandFields] | None = None
 
     def peek(self) -> CommandFields:

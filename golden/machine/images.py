@@ -85,7 +85,7 @@ def spilled_codes(tensor: SpilledTensor, data: UInt8) -> npt.NDArray[np.int8]:
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class TensorPart:
     """A tensor, or a part of one.
 
     Attributes
@@ -105,17 +105,17 @@ class Part:
     order: tuple[int, ...]
 
     @classmethod
-    def written(cls, tensor: WrittenTensor, feature: UInt8) -> Part:
+    def written(cls, tensor: WrittenTensor, feature: UInt8) -> TensorPart:
         """Read a part from the feature memory uint8[feature_bytes]: a copy."""
         return cls(tensor.name, tensor.row, tensor.channel, read_tensor(tensor, feature), tensor.order)
 
     @classmethod
-    def spilled(cls, tensor: SpilledTensor, data: UInt8) -> Part:
+    def spilled(cls, tensor: SpilledTensor, data: UInt8) -> TensorPart:
         """Read a part from its bytes in the arena: a copy."""
         return cls(tensor.name, tensor.row, tensor.channel, spilled_codes(tensor, data.copy()), tensor.order)
 
 
-def joined(parts: Iterable[Part]) -> dict[str, Int8]:
+def joined(parts: Iterable[TensorPart]) -> dict[str, Int8]:
     """Join parts into tensors, by name, with channels in the model's order: int8[height, width, channels].
 
     Raises
@@ -123,13 +123,13 @@ def joined(parts: Iterable[Part]) -> dict[str, Int8]:
     ValueError
         If an element of a tensor is missing, or there twice.
     """
-    of_tensor: dict[str, list[Part]] = {}
+    of_tensor: dict[str, list[TensorPart]] = {}
     for part in parts:
         of_tensor.setdefault(part.name, []).append(part)
     return {name: model_order(_joined(name, own), own[0].order) for name, own in of_tensor.items()}
 
 
-def _joined(name: str, parts: list[Part]) -> Int8:
+def _joined(name: str, parts: list[TensorPart]) -> Int8:
     height = max(part.row + part.codes.shape[0] for part in parts)
     channels = max(part.channel + part.codes.shape[2] for part in parts)
     codes = np.zeros((height, parts[0].codes.shape[1], channels), np.int8)
@@ -144,7 +144,7 @@ def _joined(name: str, parts: list[Part]) -> Int8:
     return codes
 
 
-def of_shares(parts: Sequence[Sequence[Part]], shares: int) -> list[dict[str, Int8]]:
+def of_shares(parts: Sequence[Sequence[TensorPart]], shares: int) -> list[dict[str, Int8]]:
     """Return the tensors of each share of the samples: each core has a share, or the parts of all cores are joined."""
     if shares > 1:
         return [joined(own) for own in parts]

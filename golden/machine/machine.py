@@ -18,10 +18,10 @@ from ..config import Config
 from ..program.program import Program, Queues, WrittenTensor
 from ..program.stages import stages
 from ..units import MOST_CORES, ErrorCode, Unit
-from .core import Core, Event, Observer
+from .core import CoreModel, Event, Observer
 from .dma import ArenaViews
 from .flights import MachineError
-from .images import Part, of_shares, write_contents
+from .images import TensorPart, of_shares, write_contents
 
 UInt8 = npt.NDArray[np.uint8]
 
@@ -49,12 +49,12 @@ class Machine:
 
     Attributes
     ----------
-    cores : list of Core
+    cores : list of CoreModel
     """
 
     def __init__(self, config: Config, *, seed: int = 0):
         self._rng = np.random.default_rng(seed)
-        self.cores = [Core(config, number, self._rng) for number in range(config.cores)]
+        self.cores = [CoreModel(config, number, self._rng) for number in range(config.cores)]
 
     def run(
         self,
@@ -165,16 +165,16 @@ class Machine:
         for number, core in enumerate(program.cores):
             for tensor in core.written:
                 completed_by.setdefault((number, tensor.command), []).append(tensor)
-        parts: list[list[Part]] = [[] for _ in program.cores]
+        parts: list[list[TensorPart]] = [[] for _ in program.cores]
 
         def observe(number: int, index: int, feature: UInt8) -> None:
             for tensor in completed_by.get((number, index), ()):
-                parts[number].append(Part.written(tensor, feature))
+                parts[number].append(TensorPart.written(tensor, feature))
 
         self.run([core.body for core in program.cores], arena, order=order, turns=turns, observe=observe)
         for own, core in zip(parts, program.cores, strict=True):
             own += [
-                Part.spilled(tensor, arena[tensor.address : tensor.address + tensor.size_bytes])
+                TensorPart.spilled(tensor, arena[tensor.address : tensor.address + tensor.size_bytes])
                 for tensor in core.spilled
             ]
         return of_shares(parts, program.shares)

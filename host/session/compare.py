@@ -12,7 +12,7 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import COMMAND_BYTES, Opcode
 from ...golden.machine import images, machine
-from ...golden.machine.images import Part, of_shares
+from ...golden.machine.images import TensorPart, of_shares
 from ...golden.program.program import CoreProgram, Program, WrittenTensor
 from ..driver import ports
 from ..driver.driver import Driver
@@ -198,11 +198,11 @@ class Watched(ABC):
         for own, core in zip(parts, self.program.cores, strict=True):
             for tensor in core.spilled:
                 data = self.transport.read_memory(self.transport.arena_base + tensor.address, tensor.size_bytes)
-                own.append(Part.spilled(tensor, np.frombuffer(data, np.uint8)))
+                own.append(TensorPart.spilled(tensor, np.frombuffer(data, np.uint8)))
         return of_shares(parts, self.program.shares)
 
     @abstractmethod
-    def _watch(self) -> list[list[Part]]:
+    def _watch(self) -> list[list[TensorPart]]:
         """Return the tensors that each core writes into its feature memory, as far as they are visible."""
 
     def measure(self) -> list[LayerCycles]:
@@ -213,7 +213,7 @@ class Watched(ABC):
 class WatchedBoard(Watched):
     """A board, whose feature memory is not visible."""
 
-    def _watch(self) -> list[list[Part]]:
+    def _watch(self) -> list[list[TensorPart]]:
         return [[] for _ in self.program.cores]
 
 
@@ -228,11 +228,11 @@ class WatchedSimulator(Watched):
         self.transport.simulator.clear_events()
         return super().run(driver, inputs)
 
-    def _watch(self) -> list[list[Part]]:
+    def _watch(self) -> list[list[TensorPart]]:
         """Read the tensors that each core has written, as soon as they are complete."""
         simulator, cores = self.transport.simulator, self.program.cores
         self._started = simulator.cycle
-        parts: list[list[Part]] = [[] for _ in cores]
+        parts: list[list[TensorPart]] = [[] for _ in cores]
         # For each core, tensors by the number of COMPUTE commands that have completed when they are.
         due = [self._due(core) for core in cores]
         while any(due):
@@ -247,7 +247,7 @@ class WatchedSimulator(Watched):
                 for count in [count for count in own if count <= done[number]]:
                     data = simulator.read_feature(0, self.config.memory.feature_bytes, core=number)
                     feature = np.frombuffer(data, np.uint8)
-                    parts[number] += [Part.written(tensor, feature) for tensor in own.pop(count)]
+                    parts[number] += [TensorPart.written(tensor, feature) for tensor in own.pop(count)]
         return parts
 
     def _due(self, core: CoreProgram) -> dict[int, list[WrittenTensor]]:

@@ -9,7 +9,7 @@ from torch import fx
 from torch.fx.passes.shape_prop import TensorMetadata
 from torch.nn import functional
 
-from ...golden.connections.channel_graph import Kind
+from ...golden.connections.channel_graph import Dependence
 
 _REMEDY = "write the ChannelGraph by hand"
 #: Operations by the names of their methods.
@@ -66,7 +66,7 @@ def tensors(node: fx.Node, names: dict[fx.Node, str]) -> list[fx.Node]:
     return [one for one in listed if isinstance(one, fx.Node) and one in names]
 
 
-def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
+def operation_kind(node: fx.Node, read: list[fx.Node]) -> Dependence:
     """Return the kind of a function or a method.
 
     Raises
@@ -78,14 +78,14 @@ def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
     if name in ("cat", "concat"):
         dim = _argument(node, 1, "dim", 0)
         if dim % len(shape(node)) == 1:
-            return Kind.CONCATENATION
+            return Dependence.CONCATENATION
     elif name in _SUMS or name in _PRODUCTS:
         # Broadcasting with a constant may add channels, or move them to another axis.
         before, after = shape(read[0]), shape(node)
         if len(read) == 1 and (len(before), before[:2]) == (len(after), after[:2]):
-            return Kind.CHANNELWISE
+            return Dependence.CHANNELWISE
         if name in _SUMS and len(read) > 1 and all(shape(one)[1] == shape(node)[1] for one in read):
-            return Kind.SUM
+            return Dependence.SUM
         if len(read) > 1 and name in _PRODUCTS:
             raise ValueError(f"{node.name}: product must be of a tensor and a constant, not of two tensors; {_REMEDY}")
     elif name == "mean":
@@ -95,12 +95,12 @@ def operation_kind(node: fx.Node, read: list[fx.Node]) -> Kind:
     elif name in _SOFTMAX:
         return softmax_kind(node.name, _argument(node, 1, "dim", None), len(shape(node)))
     elif name in _CHANNELWISE or name in ("relu", "sigmoid", "tanh"):
-        return Kind.CHANNELWISE
+        return Dependence.CHANNELWISE
     what = getattr(node.target, "__name__", node.target)
     raise ValueError(f"{node.name}: operation must be one that channel_graph knows, not {what}; {_REMEDY}")
 
 
-def reshaping_kind(name: str, before: tuple[int, ...], after: tuple[int, ...]) -> Kind:
+def reshaping_kind(name: str, before: tuple[int, ...], after: tuple[int, ...]) -> Dependence:
     """Return the kind of a reshape: each channel becomes one channel, or several adjacent ones.
 
     Raises
@@ -109,14 +109,14 @@ def reshaping_kind(name: str, before: tuple[int, ...], after: tuple[int, ...]) -
         If a channel of the result has elements of several channels.
     """
     if len(after) > 1 and after[0] == before[0] and not after[1] % before[1]:
-        return Kind.CHANNELWISE
+        return Dependence.CHANNELWISE
     raise ValueError(
         f"{name}: shape must keep the batch and the elements of each channel together, "
         f"not be {list(after)} of {list(before)}; {_REMEDY}"
     )
 
 
-def softmax_kind(name: str, dim: int | None, rank: int) -> Kind:
+def softmax_kind(name: str, dim: int | None, rank: int) -> Dependence:
     """Return the kind of a softmax: over channels results depend on all, over rows or columns on their own channel.
 
     Raises
@@ -126,15 +126,15 @@ def softmax_kind(name: str, dim: int | None, rank: int) -> Kind:
     """
     if dim is None or dim % rank == 0:
         raise ValueError(f"{name}: dim of a softmax must be given, and not be the batch's, not {dim}; {_REMEDY}")
-    return Kind.DENSE if dim % rank == 1 else Kind.CHANNELWISE
+    return Dependence.DENSE if dim % rank == 1 else Dependence.CHANNELWISE
 
 
-def _mean_kind(node: fx.Node, rank: int) -> Kind:
+def _mean_kind(node: fx.Node, rank: int) -> Dependence:
     dims = _argument(node, 1, "dim", None)
     listed = [dims] if isinstance(dims, int) else dims or []
     if not listed or any(dim % rank < 2 for dim in listed):
         raise ValueError(f"{node.name}: dim of a mean must be of rows and columns, not {dims}; {_REMEDY}")
-    return Kind.CHANNELWISE
+    return Dependence.CHANNELWISE
 
 
 def is_parted(node: fx.Node) -> bool:
@@ -162,15 +162,15 @@ def check_parts(node: fx.Node) -> None:
         raise ValueError(f"{node.name}: parts must all be read, and part {number} of {count} is not; leave it out")
 
 
-def part(node: fx.Node, source: fx.Node) -> tuple[Kind, int]:
+def part(node: fx.Node, source: fx.Node) -> tuple[Dependence, int]:
     """Return the kind of a part of a chunk or split, and its first channel."""
     pieces = [tuple(meta.shape) for meta in source.meta["tensor_meta"]]
     dim = _argument(source, 2, "dim", 0) % len(pieces[0])
     if dim == 0:
         raise ValueError(f"{source.name}: parts must be of channels, rows or columns, not of the batch; {_REMEDY}")
     if dim > 1:
-        return Kind.CHANNELWISE, 0
-    return Kind.SLICE, sum(piece[1] for piece in pieces[: node.args[1] % len(pieces)])
+        return Dependence.CHANNELWISE, 0
+    return Dependence.SLICE, sum(piece[1] for piece in pieces[: node.args[1] % len(pieces)])
 
 
 def _argument(node: fx.Node, position: int, name: str, default: object) -> object:

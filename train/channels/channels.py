@@ -6,7 +6,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from ...golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
+from ...golden.connections.channel_graph import ChannelGraph, ChannelLayer, Dependence
 from ..layers.binary import BinaryLayer
 from ..layers.layer import FastPointwiseConv2d
 from ..layers.sparse import SparseConv2d
@@ -98,17 +98,17 @@ def _layer(node: fx.Node, model: nn.Module, names: dict[fx.Node, str]) -> Channe
     return ChannelLayer(name, kind, tuple(names[one] for one in read), shape(node)[1])
 
 
-def _module_kind(name: str, module: nn.Module, node: fx.Node) -> Kind:
+def _module_kind(name: str, module: nn.Module, node: fx.Node) -> Dependence:
     if isinstance(module, SparseConv2d):
-        return Kind.SPARSE
+        return Dependence.SPARSE
     if isinstance(module, nn.Conv2d):
         if module.groups not in (1, module.in_channels):
             raise ValueError(f"{name}: groups must be 1 or {module.in_channels}, one a channel, not {module.groups}")
-        return Kind.DENSE if module.groups == 1 else Kind.CHANNELWISE
+        return Dependence.DENSE if module.groups == 1 else Dependence.CHANNELWISE
     if isinstance(module, _DENSE):
-        return Kind.DENSE
+        return Dependence.DENSE
     if isinstance(module, _CHANNELWISE):
-        return Kind.CHANNELWISE
+        return Dependence.CHANNELWISE
     if isinstance(module, nn.Flatten | nn.Unflatten):
         return reshaping_kind(name, shape(node.args[0]), shape(node))
     if isinstance(module, _SOFTMAX):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lutterfly.golden.link import frames
-from lutterfly.golden.link.bridge import Bridge
+from lutterfly.golden.link.bridge import BridgeModel
 from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word
 from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, RULES, Operation, Status
 
@@ -26,7 +26,7 @@ class Board:
         self.arena = bytearray(range(256)) * (ARENA_BYTES // 256)
         self.line = False
         self.waited: list[int] = []
-        self.bridge = Bridge(
+        self.bridge = BridgeModel(
             CLOCK_HZ,
             self.arena,
             lambda address: (self.registers[address // 4], address != 60),

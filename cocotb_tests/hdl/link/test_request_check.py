@@ -7,7 +7,7 @@ import numpy as np
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from lutterfly.golden.link.bridge import Bridge
+from lutterfly.golden.link.bridge import BridgeModel
 from lutterfly.golden.link.frames import LEAST_BIT_TIME, MOST_BIT_TIME, Frame, pack_word
 from lutterfly.golden.link.operations import MAX_DATA, RULES, Operation
 from lutterfly.hdl.link.frames import CHECK_LATENCY, RequestCheck, header_layout
@@ -20,8 +20,8 @@ def test_check(simulate) -> None:
     simulate(RequestCheck(arena_bytes=ARENA_BYTES, register_bits=REGISTER_BITS))
 
 
-def twin() -> Bridge:
-    return Bridge(
+def twin() -> BridgeModel:
+    return BridgeModel(
         25_000_000,
         bytearray(ARENA_BYTES),
         lambda address: (0, True),

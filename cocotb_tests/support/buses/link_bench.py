@@ -10,7 +10,7 @@ from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
-from lutterfly.golden.link.bridge import Bridge
+from lutterfly.golden.link.bridge import BridgeModel
 
 CLOCK_HZ = 25_000_000
 ARENA_BYTES = 4096
@@ -26,7 +26,7 @@ class LinkBench:
 
     Attributes
     ----------
-    twin : Bridge
+    twin : BridgeModel
         With an arena and registers of its own, and the same contents.
     arena : bytearray, registers : list of int
         Those behind ``dut``; ``writes`` and ``twin_writes`` are the accesses that came.
@@ -47,7 +47,7 @@ class LinkBench:
         self.host_requests = 0
         self.register_requests = 0
         self._twin_registers = list(self.registers)
-        self.twin = Bridge(
+        self.twin = BridgeModel(
             CLOCK_HZ,
             bytearray(self.arena),
             lambda address: (self._twin_registers[address // 4], address != REFUSED),

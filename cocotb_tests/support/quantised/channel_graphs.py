@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from hypothesis import strategies as st
 
-from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Kind
+from lutterfly.golden.connections.channel_graph import ChannelGraph, ChannelLayer, Dependence
 
 #: Name of the tensor and number of the channel.
 Channel = tuple[str, int]
@@ -19,19 +19,19 @@ def graphs(draw: st.DrawFn, most: int = 20) -> ChannelGraph:
     inputs = {f"input{i}": draw(st.integers(1, most)) for i in range(draw(st.integers(1, 2)))}
     channels, layers = dict(inputs), []
     for number in range(draw(st.integers(1, 10))):
-        kind = draw(st.sampled_from([Kind.SPARSE, *Kind]))
+        kind = draw(st.sampled_from([Dependence.SPARSE, *Dependence]))
         source = draw(st.sampled_from(sorted(channels)))
         sources, width = (source,), draw(st.integers(1, most))
-        if kind is Kind.SUM:
+        if kind is Dependence.SUM:
             equal = sorted(name for name in channels if channels[name] == channels[source])
             sources = (source, *draw(st.lists(st.sampled_from(equal), min_size=1, max_size=2)))
             width = channels[source]
-        elif kind is Kind.CONCATENATION:
+        elif kind is Dependence.CONCATENATION:
             sources = (source, *draw(st.lists(st.sampled_from(sorted(channels)), max_size=2)))
             width = sum(channels[name] for name in sources)
-        elif kind is Kind.CHANNELWISE:
+        elif kind is Dependence.CHANNELWISE:
             width = channels[source] * draw(st.integers(1, 2))
-        elif kind is Kind.SLICE:
+        elif kind is Dependence.SLICE:
             # The other channels have a slice too, or nothing would read them.
             width, whole = draw(st.integers(1, channels[source])), channels[source]
             if width < whole:
@@ -50,19 +50,19 @@ def edges(graph: ChannelGraph, connections: Mapping[str, np.ndarray]) -> set[tup
         offset = 0
         for source in layer.sources:
             for i in range(channels[source]):
-                if layer.kind is Kind.SPARSE:
+                if layer.kind is Dependence.SPARSE:
                     after = [o for o in range(layer.channels) if connections[layer.name][i, o]]
-                elif layer.kind is Kind.DENSE:
+                elif layer.kind is Dependence.DENSE:
                     after = list(range(layer.channels))
-                elif layer.kind is Kind.CHANNELWISE:
+                elif layer.kind is Dependence.CHANNELWISE:
                     times = layer.channels // channels[source]
                     after = list(range(i * times, (i + 1) * times))
-                elif layer.kind is Kind.SLICE:
+                elif layer.kind is Dependence.SLICE:
                     after = [i - layer.first] if layer.first <= i < layer.first + layer.channels else []
                 else:
                     after = [offset + i]
                 found |= {((source, i), (layer.name, o)) for o in after}
-            offset += channels[source] if layer.kind is Kind.CONCATENATION else 0
+            offset += channels[source] if layer.kind is Dependence.CONCATENATION else 0
     return found
 
 

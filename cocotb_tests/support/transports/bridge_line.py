@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from lutterfly.golden.link import frames
-from lutterfly.golden.link.bridge import Bridge
+from lutterfly.golden.link.bridge import BridgeModel
 from lutterfly.golden.link.frames import NAK, Frame
 from lutterfly.golden.link.operations import Status
 
@@ -120,7 +120,7 @@ class BridgeLine:
         self._arrived = b""
         self._good = 0.0
         self.executed: list[Frame] = []
-        self.bridge = Bridge(
+        self.bridge = BridgeModel(
             clock_hz,
             self.accelerator.arena,
             self.accelerator.read_register,
