@@ -17,14 +17,14 @@ from lutterfly.host.simulation.simulator import EventKind
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCycles:
     """One inference: cycles from start to interrupt, and of each layer."""
 
     cycles: int
     layers: list[int]
 
 
-def measure(network: Loaded) -> Measured:
+def measure(network: Loaded) -> MeasuredCycles:
     """Run twice, with the program resident the second time, and measure that run."""
     inputs = network.inputs(np.random.default_rng(SEED))
     network.driver.infer(inputs)
@@ -38,7 +38,7 @@ def measure(network: Loaded) -> Measured:
     events = simulator.events().astype(np.int64)
     last_issues = events[events[:, 1] == EventKind.ISSUE_LAST, 0]
     ends = [last_issues[max(layer.commands)] for layer in network.program.layers]
-    return Measured(cycles, np.diff([interrupt - cycles, *ends]).tolist())
+    return MeasuredCycles(cycles, np.diff([interrupt - cycles, *ends]).tolist())
 
 
 def utilisation(multiplier_cycles: float, cycles: int, multipliers: int) -> str:

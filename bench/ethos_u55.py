@@ -35,7 +35,7 @@ TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
-class Estimate:
+class VelaEstimate:
     """Vela's, of one network.
 
     Attributes
@@ -63,7 +63,7 @@ def cycles(row: dict[str, str]) -> int:
     return int(row["Op Cycles"])
 
 
-def read_estimate(folder: Path, name: str) -> Estimate:
+def read_estimate(folder: Path, name: str) -> VelaEstimate:
     """What Vela has written of a network.
 
     Raises
@@ -81,7 +81,7 @@ def read_estimate(folder: Path, name: str) -> Estimate:
     whole, parts = int(summary["cycles_total"]), sum(map(cycles, layers))
     if parts != whole:
         raise ValueError(f"{name}: cycles of all operators must be those of the network, {whole:,}, not {parts:,}")
-    return Estimate(summary["memory_mode"], float(summary["core_clock"]) / 1e6, layers)
+    return VelaEstimate(summary["memory_mode"], float(summary["core_clock"]) / 1e6, layers)
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
@@ -89,7 +89,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def estimate(path: Path, memory_mode: tuple[str, ...]) -> Estimate:
+def estimate(path: Path, memory_mode: tuple[str, ...]) -> VelaEstimate:
     """Run Vela on a TFLite file, in a folder that vanishes."""
     with tempfile.TemporaryDirectory() as folder:
         options = ["--accelerator-config", ACCELERATOR, *memory_mode, "--verbose-performance", "--output-dir", folder]
@@ -119,7 +119,7 @@ def check(options: argparse.Namespace) -> None:
         raise SystemExit(f"missing: {', '.join(missing)}; name the folder of the MLPerf Tiny networks with --models")
 
 
-def print_layers(name: str, found: Estimate) -> None:
+def print_layers(name: str, found: VelaEstimate) -> None:
     """What a network's cycles are spent on, by Vela's estimate."""
     print(
         f"\n| {name}: operator ({found.memory_mode}) | cycles | multiply-accumulates | utilisation |\n|---|---|---|---|"

@@ -21,7 +21,7 @@ SEED = 1
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedNetwork:
     """A network on an accelerator, its prologue run.
 
     Attributes
@@ -71,7 +71,7 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def load(models: list[Path], config_name: str) -> Iterator[Loaded]:
+def load(models: list[Path], config_name: str) -> Iterator[LoadedNetwork]:
     """Compile each model and load it on an accelerator of its own; the simulator is built first if it must be."""
     config = PRESETS[config_name]
     for path in models:
@@ -79,4 +79,4 @@ def load(models: list[Path], config_name: str) -> Iterator[Loaded]:
         transport = VerilatorTransport(config)
         driver = Driver(transport, config)
         driver.load(program)
-        yield Loaded(path.stem, config.multipliers, program, transport, driver)
+        yield LoadedNetwork(path.stem, config.multipliers, program, transport, driver)

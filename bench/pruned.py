@@ -34,7 +34,7 @@ def layer(inputs: int, outputs: int, kernel: int = 3, stride: int = 1, groups: i
     return [convolution, nn.BatchNorm2d(outputs)]
 
 
-class Residual(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions with a sum around them."""
 
     def __init__(self, inputs: int, outputs: int, stride: int):
@@ -90,7 +90,12 @@ def head(channels: int) -> list[nn.Module]:
 
 NETWORKS = {
     "residual": lambda: nn.Sequential(
-        *layer(3, 32), nn.ReLU(), Residual(32, 32, 1), Residual(32, 64, 2), Residual(64, 128, 2), *head(128)
+        *layer(3, 32),
+        nn.ReLU(),
+        ResidualBlock(32, 32, 1),
+        ResidualBlock(32, 64, 2),
+        ResidualBlock(64, 128, 2),
+        *head(128),
     ),
     "inverted residual, depthwise": lambda: nn.Sequential(
         *layer(3, 16, 3, 2), nn.ReLU(), Inverted(16, 24, 1), Inverted(24, 24, 1), Inverted(24, 48, 2), *head(48)

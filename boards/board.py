@@ -21,7 +21,7 @@ def check_speed(speed: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FpgaPart:
     """A type of FPGA, without its package.
 
     Attributes
@@ -46,18 +46,18 @@ class Part:
 PARTS = {
     part.name: part
     for part in (
-        Part("LFE5U-12F", "ecp5-25k", "--12k", 0x21111043),
-        Part("LFE5U-25F", "ecp5-25k", "--25k", 0x41111043),
-        Part("LFE5U-45F", "ecp5-45k", "--45k", 0x41112043),
-        Part("LFE5U-85F", "ecp5-85k", "--85k", 0x41113043),
-        Part("LFE5UM5G-45F", "ecp5-45k", "--um5g-45k", 0x81112043),
-        Part("LFE5UM5G-85F", "ecp5-85k", "--um5g-85k", 0x81113043),
+        FpgaPart("LFE5U-12F", "ecp5-25k", "--12k", 0x21111043),
+        FpgaPart("LFE5U-25F", "ecp5-25k", "--25k", 0x41111043),
+        FpgaPart("LFE5U-45F", "ecp5-45k", "--45k", 0x41112043),
+        FpgaPart("LFE5U-85F", "ecp5-85k", "--85k", 0x41113043),
+        FpgaPart("LFE5UM5G-45F", "ecp5-45k", "--um5g-45k", 0x81112043),
+        FpgaPart("LFE5UM5G-85F", "ecp5-85k", "--um5g-85k", 0x81113043),
     )
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Pin:
+class BoardPin:
     """A pin of the FPGA.
 
     Attributes
@@ -91,7 +91,7 @@ class Pin:
 class Held:
     """A pin that the accelerator does not use, and that must be at a level."""
 
-    pin: Pin
+    pin: BoardPin
     level: int
 
 
@@ -102,19 +102,19 @@ class Board:
     Attributes
     ----------
     name : str
-    part : Part
+    part : FpgaPart
     package : str
         The package's name in nextpnr-ecp5.
     speed : int
         The speed grade.
     oscillator_mhz : float
         The clock of the board's oscillator.
-    clock : Pin
-    rx, tx : Pin
+    clock : BoardPin
+    rx, tx : BoardPin
         Pins of the serial port; the FPGA receives at ``rx``.
-    busy : Pin
+    busy : BoardPin
         A light that is on while a program runs.
-    error : Pin or None
+    error : BoardPin or None
         A light that is on after an error, if the board has two lights.
     held : tuple of Held
     loader : str
@@ -126,15 +126,15 @@ class Board:
     """
 
     name: str
-    part: Part
+    part: FpgaPart
     package: str
     speed: int
     oscillator_mhz: float
-    clock: Pin
-    rx: Pin
-    tx: Pin
-    busy: Pin
-    error: Pin | None
+    clock: BoardPin
+    rx: BoardPin
+    tx: BoardPin
+    busy: BoardPin
+    error: BoardPin | None
     held: tuple[Held, ...]
     loader: str
     preset: str
@@ -147,7 +147,7 @@ class Board:
             raise ValueError(f"pins must be at a ball each, not at {', '.join(sites)}")
 
     @property
-    def pins(self) -> dict[str, Pin]:
+    def pins(self) -> dict[str, BoardPin]:
         """Return the pins by the names of the ports of :class:`lutterfly.hdl.top_board.TopBoard`."""
         found = {"clock": self.clock, "rx": self.rx, "tx": self.tx, "busy": self.busy}
         if self.error is not None:

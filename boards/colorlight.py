@@ -7,7 +7,7 @@ source here has the schematic's own names, and amaranth-boards does not have the
 
 from __future__ import annotations
 
-from .board import PARTS, Board, Pin
+from .board import PARTS, Board, BoardPin
 
 
 def _module(name: str, part: str, led: str, preset: str) -> Board:
@@ -17,12 +17,12 @@ def _module(name: str, part: str, led: str, preset: str) -> Board:
         package="CABGA381",
         speed=6,
         oscillator_mhz=25.0,
-        clock=Pin("P3", "clk25"),
+        clock=BoardPin("P3", "clk25"),
         # LiteX-Boards names them from the side of the FPGA; contacts 86 and 84 of the module's socket.
-        rx=Pin("H18", "serial rx", pull="UP"),
-        tx=Pin("J17", "serial tx", pull="UP"),
+        rx=BoardPin("H18", "serial rx", pull="UP"),
+        tx=BoardPin("J17", "serial tx", pull="UP"),
         # The module's only light; a low level switches it on.
-        busy=Pin(led, "user_led_n", is_inverted=True),
+        busy=BoardPin(led, "user_led_n", is_inverted=True),
         error=None,
         held=(),
         loader=name,

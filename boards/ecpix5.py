@@ -6,7 +6,7 @@ Source: amaranth-boards, with which a test compares the pins, and the same pins 
 
 from __future__ import annotations
 
-from .board import PARTS, Board, Pin
+from .board import PARTS, Board, BoardPin
 
 
 def _ecpix5(name: str, part: str, preset: str, core_mhz: float) -> Board:
@@ -16,13 +16,13 @@ def _ecpix5(name: str, part: str, preset: str, core_mhz: float) -> Board:
         package="CABGA554",
         speed=8,
         oscillator_mhz=100.0,
-        clock=Pin("K23", "clk100"),
+        clock=BoardPin("K23", "clk100"),
         # Both sources name them from the side of the FPGA.
-        rx=Pin("R26", "serial rx", pull="UP"),
-        tx=Pin("R24", "serial tx", pull="UP"),
+        rx=BoardPin("R26", "serial rx", pull="UP"),
+        tx=BoardPin("R24", "serial tx", pull="UP"),
         # Green and red of one light, which a low level switches on.
-        busy=Pin("R21", "rgb_led 0 g", is_inverted=True, pull="UP"),
-        error=Pin("T23", "rgb_led 0 r", is_inverted=True, pull="UP"),
+        busy=BoardPin("R21", "rgb_led 0 g", is_inverted=True, pull="UP"),
+        error=BoardPin("T23", "rgb_led 0 r", is_inverted=True, pull="UP"),
         held=(),
         # Of the revision R02; R03 is `ecpix5_r03`.
         loader="ecpix5",

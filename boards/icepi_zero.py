@@ -6,7 +6,7 @@ Source: amaranth-boards, with which a test compares the pins, and the same pins 
 
 from __future__ import annotations
 
-from .board import PARTS, Board, Pin
+from .board import PARTS, Board, BoardPin
 
 ICEPI_ZERO = Board(
     name="icepi-zero",
@@ -14,12 +14,12 @@ ICEPI_ZERO = Board(
     package="CABGA256",
     speed=6,
     oscillator_mhz=50.0,
-    clock=Pin("M1", "clk50"),
+    clock=BoardPin("M1", "clk50"),
     # Both sources name them from the side of the FPGA.
-    rx=Pin("K16", "serial rx", pull="UP"),
-    tx=Pin("K15", "serial tx", pull="UP"),
-    busy=Pin("E13", "user_led 0"),
-    error=Pin("D14", "user_led 1"),
+    rx=BoardPin("K16", "serial rx", pull="UP"),
+    tx=BoardPin("K15", "serial tx", pull="UP"),
+    busy=BoardPin("E13", "user_led 0"),
+    error=BoardPin("D14", "user_led 1"),
     held=(),
     loader="icepi-zero",
     preset="ecp5-25k-on-chip",

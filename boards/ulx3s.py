@@ -6,7 +6,7 @@ v3.0.x), and amaranth-boards, with which a test compares the pins.
 
 from __future__ import annotations
 
-from .board import PARTS, Board, Held, Pin
+from .board import PARTS, Board, BoardPin, Held
 
 
 def _ulx3s(name: str, part: str, preset: str) -> Board:
@@ -16,14 +16,14 @@ def _ulx3s(name: str, part: str, preset: str) -> Board:
         package="CABGA381",
         speed=6,
         oscillator_mhz=25.0,
-        clock=Pin("G2", "clk_25mhz"),
+        clock=BoardPin("G2", "clk_25mhz"),
         # The schematic names them from the side of the FT231X: the FPGA receives at its transmitter's pin.
-        rx=Pin("M1", "ftdi_txd", pull="UP"),
-        tx=Pin("L4", "ftdi_rxd", pull="UP"),
-        busy=Pin("B2", "led[0]"),
-        error=Pin("C2", "led[1]"),
+        rx=BoardPin("M1", "ftdi_txd", pull="UP"),
+        tx=BoardPin("L4", "ftdi_rxd", pull="UP"),
+        busy=BoardPin("B2", "led[0]"),
+        error=BoardPin("C2", "led[1]"),
         # The firmware with which ESP32s were shipped takes over the board if a design leaves this pin low for a second.
-        held=(Held(Pin("L2", "wifi_gpio0"), 1),),
+        held=(Held(BoardPin("L2", "wifi_gpio0"), 1),),
         loader="ulx3s",
         preset=preset,
         core_mhz=100.0,

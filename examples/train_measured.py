@@ -38,7 +38,7 @@ def exported(network: nn.Module, sample: np.ndarray) -> bytes:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredNetwork:
     """A float network and what ``lutterfly quantize`` makes of it.
 
     Attributes
@@ -61,7 +61,7 @@ class Measured:
     cycles: list[str]
 
 
-def measure(network: nn.Module, calibrating: np.ndarray, inputs: np.ndarray) -> Measured:
+def measure(network: nn.Module, calibrating: np.ndarray, inputs: np.ndarray) -> MeasuredNetwork:
     """Export and quantise a network, and run inputs in ONNX Runtime and on the simulated core.
 
     Parameters
@@ -87,17 +87,17 @@ def measure(network: nn.Module, calibrating: np.ndarray, inputs: np.ndarray) -> 
             f"{name}: {checked.cycles:,} cycles, predicted {checked.program.predicted_cycles:,}; "
             f"{checked.mismatched_bytes} of {checked.bytes:,} bytes differ"
         )
-    return Measured(float_model, int8_model, of_float, of_int8, differing, cycles)
+    return MeasuredNetwork(float_model, int8_model, of_float, of_int8, differing, cycles)
 
 
-def tell(found: Measured) -> None:
+def tell(found: MeasuredNetwork) -> None:
     """Print what a core does, and what it costs."""
     print(f"simulated core: {found.differing} of {len(found.of_int8)} outputs differ from ONNX Runtime's")
     for phrase in found.cycles:
         print(phrase)
 
 
-def keep(found: Measured, folder: Path | None, name: str) -> None:
+def keep(found: MeasuredNetwork, folder: Path | None, name: str) -> None:
     """Write the float and the int8 model into a folder, if one is given."""
     if folder:
         (folder / f"{name}.onnx").write_bytes(found.float_model)

@@ -37,7 +37,7 @@ HEAD = (
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRecipe:
     """What was found of one recipe, over all seeds.
 
     Attributes
@@ -69,7 +69,7 @@ class Measured:
         )
 
 
-def measure(name: str, recipe: Recipe, data: Mapping[str, np.ndarray]) -> Measured:
+def measure(name: str, recipe: Recipe, data: Mapping[str, np.ndarray]) -> MeasuredRecipe:
     """Train, quantise and judge a recipe with every seed."""
     cycles, blocks, floats, integers = [], [], [], []
     for seed in SEEDS:
@@ -79,7 +79,7 @@ def measure(name: str, recipe: Recipe, data: Mapping[str, np.ndarray]) -> Measur
         blocks.append(block_density(model))
         floats.append(accuracy(model, data["test_pixels"], data["test_labels"]))
         integers.append(runtime_accuracy(file, data["test_pixels"], data["test_labels"]))
-    return Measured(name, recipe, statistics.mean(blocks), statistics.mean(cycles), floats, integers)
+    return MeasuredRecipe(name, recipe, statistics.mean(blocks), statistics.mean(cycles), floats, integers)
 
 
 def width_of(cycles: float) -> int:
@@ -94,12 +94,12 @@ def dense_cycles(width: int) -> int:
     return predicted_cycles(export(SparseDigits(width).eval(), np.zeros((1, 1, 8, 8), np.float32)))
 
 
-def study(folder: Path, epochs: int, images: int = IMAGES) -> list[Measured]:
+def study(folder: Path, epochs: int, images: int = IMAGES) -> list[MeasuredRecipe]:
     """Measure everything, write ``sparse_digits.md`` and ``sparse_digits.svg``; the table is printed as it grows."""
-    found: list[Measured] = []
+    found: list[MeasuredRecipe] = []
     data = digits(images)
 
-    def add(name: str, recipe: Recipe) -> Measured:
+    def add(name: str, recipe: Recipe) -> MeasuredRecipe:
         found.append(measure(name, replace(recipe, epochs=epochs), data))
         print(found[-1].row, flush=True)
         return found[-1]

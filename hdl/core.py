@@ -13,7 +13,7 @@ from ..golden.units import ErrorCode, Queue, Unit
 from .bus.axi import ReadSignature, WriteSignature
 from .compute.compute import Compute
 from .control.barrier import BarrierUnit
-from .control.program import Program
+from .control.program import ProgramMemory
 from .control.queue import CommandQueue
 from .control.registers import core_read_layout, kept_layout, write_layout
 from .control.supervisor import Supervisor, TraceSignature
@@ -97,7 +97,7 @@ class Core(wiring.Component):
         m = Module()
         self._units = {
             "supervisor": Supervisor(self.config),
-            "program": Program(self.config),
+            "program": ProgramMemory(self.config),
             **{f"{queue.value}_queue": CommandQueue(self.config, queue) for queue in Queue},
             "load": DmaLoad(self.config),
             "store": DmaStore(self.config),

@@ -17,7 +17,7 @@ from .bus.axi import axi4_lite_signature, axi4_signature
 from .bus.axi_arbiter import AxiArbiter
 from .bus.axi_guard import AxiGuard
 from .control.barrier import Barrier, Cluster
-from .control.registers import Registers
+from .control.registers import RegisterFile
 from .control.supervisor import TraceSignature
 from .core import Core, reset_latency
 from .parts.pipeline import Assertions
@@ -68,7 +68,7 @@ class TopAxi(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.registers = bank = Registers(self.config)
+        m.submodules.registers = bank = RegisterFile(self.config)
         # All resets of the core come from registers, and are long, as wires cross the device and pipelines are not
         # reset but run out. So its domain has no reset of its own, and that of the pins is treated like the guard's.
         m.domains.core = ClockDomain(reset_less=True, local=True)
@@ -126,7 +126,7 @@ class TopAxi(wiring.Component):
             connect(m, guard.memory, port)
 
     def _elaborate_core(
-        self, m: Module, bank: Registers, guards: list[AxiGuard], cores: list[Core], reset: Signal
+        self, m: Module, bank: RegisterFile, guards: list[AxiGuard], cores: list[Core], reset: Signal
     ) -> Value:
         """Connect the only core and the registers; return whether an interrupt is pending."""
         (core,), (guard,) = cores, guards
@@ -142,7 +142,7 @@ class TopAxi(wiring.Component):
         return core.read.INTERRUPT[0]
 
     def _elaborate_cluster(
-        self, m: Module, bank: Registers, guards: list[AxiGuard], cores: list[Core], reset: Signal
+        self, m: Module, bank: RegisterFile, guards: list[AxiGuard], cores: list[Core], reset: Signal
     ) -> Value:
         """Connect several cores, the registers of each, and the common units; return whether an interrupt is
         pending."""
@@ -182,7 +182,7 @@ class TopAxi(wiring.Component):
         return cluster.pending
 
 
-def _commands(bank: Registers) -> tuple[Value, Value]:
+def _commands(bank: RegisterFile) -> tuple[Value, Value]:
     """Return whether software starts a run, and whether it clears the interrupt."""
     starts = bank.written[_CONTROL] & (bank.data & registers.CONTROL_START).any()
     return starts, bank.written.INTERRUPT & bank.data.any()

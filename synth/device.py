@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..boards import SPEEDS, check_speed
-from .floorplan import Site
+from .floorplan import BlockSite
 
 #: Columns of block RAMs and multipliers in a group, counted from its first column.
 _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
@@ -26,10 +26,10 @@ DELAYS = {6: 1.0, 7: 0.9, 8: 0.8}
 
 def _sites(
     name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int], *, has_groups: bool
-) -> tuple[Site, ...]:
+) -> tuple[BlockSite, ...]:
     """Return the sites of all groups: ``offsets`` are the columns from the beginning of the group to each site."""
     return tuple(
-        Site(
+        BlockSite(
             f"X{column + offset}/Y{row}/{name}{number}", column + offset, row, f"X{column}/Y{row}" if has_groups else ""
         )
         for row in rows
@@ -40,7 +40,7 @@ def _sites(
 
 def _blocks(
     groups: Sequence[int], ram_rows: Sequence[int], multiplier_rows: Sequence[int]
-) -> Mapping[str, tuple[Site, ...]]:
+) -> Mapping[str, tuple[BlockSite, ...]]:
     """Return all sites of a die: ``groups`` are the columns at which groups of block RAMs and of multipliers begin."""
     return {
         "DP16KD": _sites("EBR", ram_rows, groups, _RAMS, has_groups=False),
@@ -67,7 +67,7 @@ class Device:
         must be within reach.
     tiles : tuple of int
         Columns and rows.
-    sites : mapping of str to tuple of Site
+    sites : mapping of str to tuple of BlockSite
         Sites of block RAMs and multipliers, by type of cell.
     preset : str
         The default configuration of measurements.
@@ -88,7 +88,7 @@ class Device:
     fmax_mhz: float
     aim_mhz: float
     tiles: tuple[int, int]
-    sites: Mapping[str, tuple[Site, ...]] = field(repr=False)
+    sites: Mapping[str, tuple[BlockSite, ...]] = field(repr=False)
     preset: str
     clock_pin: str = ""
     speed: int = SPEEDS[0]

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 __all__ = [
     "AREAS",
     "CLOCKS",
+    "BlockSite",
     "Pool",
-    "Site",
     "by_clock",
     "floorplan",
     "path_delays",
@@ -202,7 +202,7 @@ def _arcs(cell: Cell) -> Iterator[tuple[int, int, float]]:
 # one of the first of these clocks.
 
 
-class Site(NamedTuple):
+class BlockSite(NamedTuple):
     """A place for a block: nextpnr's name, column and row, and the group with which it shares clocks, if there is
     one."""
 
@@ -216,10 +216,10 @@ class Pool(NamedTuple):
     """Blocks that may exchange their sites, and all their possible sites."""
 
     blocks: list[int]
-    sites: Sequence[Site]
+    sites: Sequence[BlockSite]
 
 
-def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Sequence[Site]) -> list[Pool]:
+def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Sequence[BlockSite]) -> list[Pool]:
     """Divide pools whose blocks have several clocks: each clock gets whole groups of sites.
 
     Parameters
@@ -227,7 +227,7 @@ def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Se
     pools : sequence of Pool
     cells : sequence
         The blocks, as ``write_json`` of Yosys writes them.
-    plan : sequence of Site
+    plan : sequence of BlockSite
         The site of each block: a clock gets the groups in which it has the most blocks.
 
     Raises
@@ -238,7 +238,7 @@ def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Se
     return [part for pool in pools for part in _divided(pool, cells, plan)]
 
 
-def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[Site]) -> Iterator[Pool]:
+def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[BlockSite]) -> Iterator[Pool]:
     clocks = {block: _clocks(cells[block]) for block in pool.blocks}
     # The clocks are in order of their blocks; the one with the most takes the rest. Blocks without a clock are
     # anywhere.
@@ -246,14 +246,14 @@ def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[Site
     if len(ordered) < 2 or not all(site.group for site in pool.sites):
         yield pool
         return
-    groups: dict[str, list[Site]] = {}
+    groups: dict[str, list[BlockSite]] = {}
     for site in pool.sites:
         groups.setdefault(site.group, []).append(site)
     for clock in ordered[:-1]:
         blocks = [block for block in pool.blocks if clocks[block] == clock]
         here = Counter(plan[block].group for block in blocks)
         others = Counter(plan[block].group for block in pool.blocks if clocks[block] != clock)
-        sites: list[Site] = []
+        sites: list[BlockSite] = []
         for group in sorted(groups, key=lambda group: others[group] - here[group]):
             if len(sites) < len(blocks):
                 sites += groups.pop(group)
@@ -262,7 +262,7 @@ def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[Site
     yield _checked(rest, [site for group in groups.values() for site in group])
 
 
-def _checked(blocks: list[int], sites: list[Site]) -> Pool:
+def _checked(blocks: list[int], sites: list[BlockSite]) -> Pool:
     if len(blocks) > len(sites):
         raise ValueError(
             f"multipliers of one clock must be at most {len(sites)}, not {len(blocks)}: others of their groups have "
@@ -304,7 +304,7 @@ _SAMPLES = 2_000
 
 def floorplan(
     netlist: dict[str, Any],
-    sites: Mapping[str, Sequence[Site]],
+    sites: Mapping[str, Sequence[BlockSite]],
     *,
     tiles: tuple[int, int],
     top: str = "top",
@@ -316,7 +316,7 @@ def floorplan(
     ----------
     netlist : dict
         A flat netlist, as ``write_json`` of Yosys writes it; changed in place.
-    sites : mapping of str to sequence of Site
+    sites : mapping of str to sequence of BlockSite
         The sites of the device, by type of cell.
     tiles : tuple of int
         Columns and rows of the device.
@@ -349,7 +349,7 @@ def floorplan(
     areas = np.array([AREAS.get(cells[name]["type"], 0.0) for name in others])
     laplacian = _laplacian(_nets(cells, [*blocks, *others]), path_delays(cells), len(cells))
 
-    def plan(springs: _Springs, pools: Sequence[Pool]) -> list[Site]:
+    def plan(springs: _Springs, pools: Sequence[Pool]) -> list[BlockSite]:
         return _Annealing(springs, pools, np.random.default_rng(seed)).run()
 
     crowded = _eliminated(laplacian, len(blocks))
@@ -463,7 +463,7 @@ class _Annealing:
                 self.choice[block], self.tenant[site] = site, block
             first += len(sites)
 
-    def run(self) -> list[Site]:
+    def run(self) -> list[BlockSite]:
         """Anneal; return each block's site."""
         total = _PROPOSALS * len(self.springs)
         self.force = self.springs @ self.positions[self.choice] + self.pull

@@ -24,7 +24,7 @@ from .preparing.conversion import parameter_groups, replace_pointwise
 from .preparing.folding import Folds, fold_batch_norm, fold_batch_norms
 from .schedules.checkpoint import load_checkpoint, save_checkpoint
 from .schedules.densify import Densification, Rewiring
-from .schedules.sensitivity import Measured, analyse, plot, propose
+from .schedules.sensitivity import MeasuredDensities, analyse, plot, propose
 
 __all__ = [
     "BinaryConv2d",
@@ -32,7 +32,7 @@ __all__ = [
     "Densification",
     "FastPointwiseConv2d",
     "Folds",
-    "Measured",
+    "MeasuredDensities",
     "Rewiring",
     "SparseConv2d",
     "analyse",

@@ -11,7 +11,7 @@ import pytest
 from amaranth_boards import ecpix5, icepi_zero, ulx3s
 
 from cocotb_tests.support.extras import needs_nextpnr
-from lutterfly.boards import BOARDS, PARTS, Board, Pin, constraints, find_board
+from lutterfly.boards import BOARDS, PARTS, Board, BoardPin, constraints, find_board
 from lutterfly.golden.presets import PRESETS
 from lutterfly.synth.device import DEVICES
 
@@ -41,7 +41,7 @@ def known(platform: type, name: str, *path: str, number: int = 0) -> tuple[str, 
     return site, pins.invert, standard
 
 
-def as_known(pin: Pin | None) -> tuple[str, bool, str]:
+def as_known(pin: BoardPin | None) -> tuple[str, bool, str]:
     assert pin is not None
     return pin.site, pin.is_inverted, pin.standard
 
@@ -131,7 +131,7 @@ def test_an_unknown_board_is_refused_with_the_known_ones() -> None:
     ("change", "message"),
     [
         ({"speed": 5}, "speed must be 6, 7 or 8, not 5"),
-        ({"rx": Pin("G2", "x")}, "pins must be at a ball each, not at G2, G2, L4, B2, C2, L2"),
+        ({"rx": BoardPin("G2", "x")}, "pins must be at a ball each, not at G2, G2, L4, B2, C2, L2"),
     ],
 )
 def test_boards_that_cannot_be_are_refused(change: dict, message: str) -> None:
@@ -149,4 +149,4 @@ def test_boards_that_cannot_be_are_refused(change: dict, message: str) -> None:
 )
 def test_pins_that_cannot_be_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
-        Pin(**options, net="x")
+        BoardPin(**options, net="x")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.floorplan import Pool, Site, by_clock, floorplan
+from lutterfly.synth.floorplan import BlockSite, Pool, by_clock, floorplan
 
 #: Four groups of four.
-SITES = [Site(f"X{column}/Y0/M", column, 0, f"group {column // 4}") for column in range(16)]
+SITES = [BlockSite(f"X{column}/Y0/M", column, 0, f"group {column // 4}") for column in range(16)]
 
 
 def cells(clocks: list[int | str]) -> list[dict[str, Any]]:

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.floorplan import Site, floorplan
+from lutterfly.synth.floorplan import BlockSite, floorplan
 
 SITES = {
-    "DP16KD": [Site(f"X{x}/Y{y}/EBR0", x, y) for y in (0, 10) for x in range(0, 32, 2)],
-    "MULT18X18D": [Site(f"X{x}/Y5/MULT18_0", x, 5) for x in range(0, 32, 2)],
+    "DP16KD": [BlockSite(f"X{x}/Y{y}/EBR0", x, y) for y in (0, 10) for x in range(0, 32, 2)],
+    "MULT18X18D": [BlockSite(f"X{x}/Y5/MULT18_0", x, 5) for x in range(0, 32, 2)],
 }
 TILES = (32, 11)
 SITE_OF = {site.bel: site for sites in SITES.values() for site in sites}
@@ -30,12 +30,12 @@ def netlist(kinds: dict[str, str], nets: list[tuple[str, ...]], clock: tuple[str
     return {"modules": {"top": {"cells": cells}}}
 
 
-def sites_of(design: dict[str, Any]) -> dict[str, Site]:
+def sites_of(design: dict[str, Any]) -> dict[str, BlockSite]:
     cells = design["modules"]["top"]["cells"]
     return {name: SITE_OF[cell["attributes"]["BEL"]] for name, cell in cells.items() if cell["type"] in SITES}
 
 
-def distance(one: Site, other: Site) -> int:
+def distance(one: BlockSite, other: BlockSite) -> int:
     return abs(one.x - other.x) + abs(one.y - other.y)
 
 

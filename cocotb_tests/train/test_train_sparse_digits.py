@@ -88,10 +88,10 @@ def test_the_command_writes_a_sparse_network(
 def test_a_study_compares_at_equal_cycles_and_writes_table_and_plot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """With training and compilation made up."""
 
-    def measure(name: str, recipe: Recipe, data: dict) -> train_sparse_study.Measured:
+    def measure(name: str, recipe: Recipe, data: dict) -> train_sparse_study.MeasuredRecipe:
         assert data["pixels"].shape == (50, 1, 8, 8)
         cycles = 10 * recipe.width * recipe.density
-        return train_sparse_study.Measured(name, recipe, recipe.density, cycles, [0.9, 0.92], [0.8, 0.82])
+        return train_sparse_study.MeasuredRecipe(name, recipe, recipe.density, cycles, [0.9, 0.92], [0.8, 0.82])
 
     monkeypatch.setattr(train_sparse_study, "measure", measure)
     monkeypatch.setattr(train_sparse_study, "dense_cycles", lambda width: 10 * width)

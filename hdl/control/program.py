@@ -19,8 +19,8 @@ from ..parts.isa import INDEX_BITS, ErrorReport, report_error
 from ..parts.pipeline import Assertions
 
 __all__ = [
-    "Program",
-    "Ring",
+    "CommandRing",
+    "ProgramMemory",
     "burst_layout",
     "program_layout",
 ]
@@ -47,7 +47,7 @@ def burst_layout() -> data.StructLayout:
 FEW_WORDS = 64
 
 
-class Ring(wiring.Component):
+class CommandRing(wiring.Component):
     """Hold commands of one queue, and supply them in words, one each cycle.
 
     The first word follows ``RAM_LATENCY`` + 3 cycles after it has arrived. The ring requests as much as it has room
@@ -242,7 +242,7 @@ class Ring(wiring.Component):
         return reading, emptied
 
 
-class Program(wiring.Component):
+class ProgramMemory(wiring.Component):
     """Fetch the commands of both queues, one or two a burst, several bursts in flight, and hold them in a ring each.
 
     Parameters
@@ -296,7 +296,7 @@ class Program(wiring.Component):
         m = Module()
         rings = []
         for name in (queue.value for queue in Queue):
-            m.submodules[name] = ring = Ring(self.config)
+            m.submodules[name] = ring = CommandRing(self.config)
             rings.append(ring)
             for port in ("program", "changed", "stop"):
                 m.d.comb += getattr(ring, port).eq(getattr(self, f"{name}_{port}"))
@@ -316,7 +316,7 @@ class Program(wiring.Component):
         self._elaborate_answers(m, rings, flight.output)
         return m
 
-    def _elaborate_requests(self, m: Module, rings: list[Ring], flight: stream.Interface) -> None:
+    def _elaborate_requests(self, m: Module, rings: list[CommandRing], flight: stream.Interface) -> None:
         """Take the rings' bursts in turns, one every other cycle at most."""
         request = self.read.ar
         command_beats = isa.COMMAND_BITS // self.data_bits
@@ -338,7 +338,7 @@ class Program(wiring.Component):
         asked = flight.payload
         m.d.comb += [asked.address.eq(burst.address), asked.index.eq(burst.index), asked.queue.eq(chosen)]
 
-    def _elaborate_answers(self, m: Module, rings: list[Ring], flight: stream.Interface) -> None:
+    def _elaborate_answers(self, m: Module, rings: list[CommandRing], flight: stream.Interface) -> None:
         """Pass each word to the ring that requested it."""
         valid = Signal()
         beat = Signal.like(self.read.r.payload, reset_less=True)

@@ -17,7 +17,7 @@ from ..dma.load import load_command_layout
 from ..parts.fifo import Buffer, Fifo, push_signature
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error, view
 from ..parts.pipeline import Assertions
-from .supervisor import Standing
+from .supervisor import QueueStatus
 
 __all__ = [
     "SIGNAL_BITS",
@@ -398,7 +398,7 @@ class CommandQueue(wiring.Component):
     stalled : Out(1)
         The next command waits for tokens.
     progress : Out(1)
-    standing : Out(Standing)
+    standing : Out(QueueStatus)
     error : Out(ErrorReport)
     """
 
@@ -423,7 +423,7 @@ class CommandQueue(wiring.Component):
                 "in_flight": Out(1),
                 "stalled": Out(1),
                 "progress": Out(1),
-                "standing": Out(Standing),
+                "standing": Out(QueueStatus),
                 "error": Out(ErrorReport),
             }
         )

@@ -11,7 +11,7 @@ from ...golden.config import Config
 from ...golden.registers import Access, Register
 from ..bus.axi import Response, axi4_lite_signature
 
-__all__ = ["Registers", "core_read_layout", "kept_layout", "read_layout", "write_layout"]
+__all__ = ["RegisterFile", "core_read_layout", "kept_layout", "read_layout", "write_layout"]
 
 #: The core keeps the bit that INTERRUPT reads, though software may write to it.
 _IN_THE_CORE = ("INTERRUPT",)
@@ -63,7 +63,7 @@ def write_layout(cores: int = 1) -> data.StructLayout:
     return _layout(writable, 1)
 
 
-class Registers(wiring.Component):
+class RegisterFile(wiring.Component):
     """Serve reads and writes of the registers, one of each at a time, in four cycles or so.
 
     Address and data of a write may come in either order; strobes are honoured. Every output is registered.

@@ -11,7 +11,7 @@ from ..parts.isa import INDEX_BITS, ErrorReport, report_error
 from .registers import core_read_layout
 
 __all__ = [
-    "Standing",
+    "QueueStatus",
     "Supervisor",
     "TraceSignature",
     "error_sources",
@@ -22,7 +22,7 @@ __all__ = [
 # The status of a queue, for the watchdog's report.
 
 
-class Standing(data.Struct):
+class QueueStatus(data.Struct):
     """The status of a queue: the oldest command that is not completed, and the next one to begin."""
 
     # The unit has not completed command ``oldest``.
@@ -72,7 +72,7 @@ class Supervisor(wiring.Component):
     fetching : In(1)
         The prefetcher is not done.
     dma_tokens_left, compute_tokens_left : In(1)
-    dma_standing, compute_standing : In(Standing)
+    dma_standing, compute_standing : In(QueueStatus)
     progress : In(1)
     events : In(events_layout)
     errors : In(ErrorReport for each of error_sources)
@@ -95,8 +95,8 @@ class Supervisor(wiring.Component):
                 "fetching": In(1),
                 "dma_tokens_left": In(1),
                 "compute_tokens_left": In(1),
-                "dma_standing": In(Standing),
-                "compute_standing": In(Standing),
+                "dma_standing": In(QueueStatus),
+                "compute_standing": In(QueueStatus),
                 "progress": In(1),
                 "events": In(events_layout(config)),
                 "errors": In(data.StructLayout(dict.fromkeys(error_sources(config), ErrorReport))),

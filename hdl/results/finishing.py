@@ -29,7 +29,7 @@ from ..engines.engine import (
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import field_shape
 from ..parts.pipeline import Sleep, delay
-from .group_walk import Place, settings_layout
+from .group_walk import GroupTarget, settings_layout
 from .requant import LATENCY as REQUANT_LATENCY
 from .requant import Parameter, Requantiser
 
@@ -179,7 +179,7 @@ class Finishing(wiring.Component):
         The codes of a group that the requantiser finishes.
     whole_codes : Out(codes_layout), if the configuration has a whole finish
         The codes of a group that is all lanes.
-    finished_place : Out(Place)
+    finished_place : Out(GroupTarget)
     table_write, ... : Out(memory.WritePort.Signature)
         The write ports of the tables, and of every memory of a finish, by its name.
 
@@ -213,11 +213,11 @@ class Finishing(wiring.Component):
                 "accumulators": In(data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)),
                 "parameters": In(data.ArrayLayout(unsigned(8 * PARAMETER_BYTES), self.lanes)),
                 "settings": In(settings_layout(config)),
-                "place": In(Place),
+                "place": In(GroupTarget),
                 **({"values": In(values_layout(config.array.lanes))} if self.has_whole else {}),
                 "codes": Out(data.ArrayLayout(unsigned(8), self.lanes)),
                 **({"whole_codes": Out(codes_layout(config.array.lanes))} if self.has_whole else {}),
-                "finished_place": Out(Place),
+                "finished_place": Out(GroupTarget),
                 **writes,
             }
         )

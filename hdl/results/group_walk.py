@@ -31,8 +31,8 @@ from ..parts.loops import Loops
 
 __all__ = [
     "COMMANDS_IN_FLIGHT",
+    "GroupTarget",
     "GroupWalk",
-    "Place",
     "group_layout",
     "settings_layout",
     "take_settings",
@@ -42,7 +42,7 @@ __all__ = [
 # The destination of a group of results.
 
 
-class Place(data.Struct):
+class GroupTarget(data.Struct):
     """The destination of a group. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes
     such a piece. A group of a whole finish (``is_whole``) is all lanes, and a piece.
 
@@ -101,7 +101,7 @@ def group_layout(config: Config) -> data.StructLayout:
             "is_wide": unsigned(1),
             "word": unsigned(_COMMAND["parameter"].width + 1),
             "settings": settings_layout(config),
-            "place": Place,
+            "place": GroupTarget,
         }
     )
 

@@ -22,7 +22,7 @@ from ..parts.device import RAM_LATENCY, DistributedRam, Ram
 from ..parts.fifo import counted, remains
 from ..parts.isa import ErrorReport, command_shape, is_beyond, report_error
 from ..parts.pipeline import copy_of, delay, spread
-from .group_walk import GroupWalk, Place, settings_layout
+from .group_walk import GroupTarget, GroupWalk, settings_layout
 
 __all__ = [
     "GROUP_LATENCY",
@@ -191,7 +191,7 @@ class Results(wiring.Component):
     settings : Out(settings_layout)
     values : Out(values_layout), if the configuration has a whole finish
         The values of all lanes, in the cycle of ``accumulators``.
-    place : Out(Place)
+    place : Out(GroupTarget)
     error : Out(ErrorReport)
 
     Raises
@@ -224,7 +224,7 @@ class Results(wiring.Component):
                 "parameters": Out(data.ArrayLayout(unsigned(8 * PARAMETER_BYTES), self.requant_lanes)),
                 "settings": Out(settings_layout(config)),
                 **({"values": Out(values_layout(config.array.lanes))} if self.has_whole else {}),
-                "place": Out(Place),
+                "place": Out(GroupTarget),
                 "error": Out(ErrorReport),
             }
         )
@@ -250,7 +250,7 @@ class Results(wiring.Component):
         ]
         self._elaborate_parameters(m, group.payload.word)
         self._elaborate_errors(m, serve, group.payload, fifo.overflows)
-        place = Signal(Place)
+        place = Signal(GroupTarget)
         m.d.comb += [
             place.eq(group.payload.place),
             place.valid.eq(serve),

@@ -15,7 +15,7 @@ from ..engines.engine import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout
 from ..parts.isa import ErrorReport, report_error
 from ..parts.pipeline import Assertions
-from .group_walk import Place
+from .group_walk import GroupTarget
 
 __all__ = ["WRITE_BACK_LATENCY", "WriteBack"]
 
@@ -35,7 +35,7 @@ class WriteBack(wiring.Component):
 
     Members
     -------
-    place : In(Place), values : In(requant_lanes x 8)
+    place : In(GroupTarget), values : In(requant_lanes x 8)
         A group and its destination.
     whole_codes : In(codes_layout), if the configuration has a whole finish
         A group that is all lanes.
@@ -57,7 +57,7 @@ class WriteBack(wiring.Component):
         self.packs = packs(config)
         super().__init__(
             {
-                "place": In(Place),
+                "place": In(GroupTarget),
                 "values": In(data.ArrayLayout(unsigned(8), self.lanes)),
                 **({"whole_codes": In(codes_layout(config.array.lanes))} if self.has_whole else {}),
                 "halt": In(1),
@@ -77,7 +77,7 @@ class WriteBack(wiring.Component):
             for slot in range(slots):
                 with m.Case(slot):
                     m.d.sync += piece[slot].eq(self.values)
-        place = Signal(Place, reset_less=True)
+        place = Signal(GroupTarget, reset_less=True)
         size = self.place.count
         if self.packs:
             size = Mux(self.place.packed, (self.place.count + 7) >> 3, self.place.count)

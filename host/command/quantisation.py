@@ -221,7 +221,7 @@ def table(
     progress("computing the table")
     name = str(model) if model else ", ".join(operators)
     chain = chains.read_chain(read_model_file(model), name) if model else chains.chain_of(operators)
-    found = tables.tabulate_chain(name, chains.Pointwise(chain, name), *schemes)
+    found = tables.tabulate_chain(name, chains.PointwiseFunction(chain, name), *schemes)
     if there_are:
         there_are.check(found.rom)
     text, values = [tables.summary(found)], found.values()

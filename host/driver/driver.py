@@ -16,7 +16,7 @@ from ...golden.registers import core_name, error_fields, register_map
 from ...golden.timing.latencies import reset_cycles
 from ...golden.units import WITH_ADDRESS, ErrorCode, Queue, Unit, remedy
 from . import ports
-from .transport import Run, Transport
+from .transport import StartedRun, Transport
 
 # Errors of the driver.
 
@@ -243,7 +243,7 @@ def check_config(program: Program, config: Config) -> None:
 class _Begun(threading.local):
     """The run that a thread has started."""
 
-    run: Run | None = None
+    run: StartedRun | None = None
 
 
 class Driver:
@@ -412,7 +412,7 @@ class Driver:
 
     def _start(self, cores: Sequence[Queues]) -> None:
         self._control.set_up(cores, self._watchdog_cycles)
-        self._begun.run = self._transport.state.run = Run(cores)
+        self._begun.run = self._transport.state.run = StartedRun(cores)
         self._control.start()
 
     def _wait(self) -> None:

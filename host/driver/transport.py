@@ -16,7 +16,7 @@ from ...golden.program.program import Program, Queues
 # A fair lock: threads get it in the order in which they ask for it.
 
 
-class Turns:
+class FairLock:
     """A re-entrant, fair lock. Python's own locks may go to the same thread again and again while others wait."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Turns:
         self._queue: deque[object] = deque()
 
     @contextlib.contextmanager
-    def taken(self) -> Iterator[None]:
+    def held(self) -> Iterator[None]:
         """Hold the lock until the end of the block."""
         me = threading.get_ident()
         if self._owner == me:
@@ -50,7 +50,7 @@ class Turns:
 
 
 @dataclass(eq=False, slots=True)
-class Run:
+class StartedRun:
     """A run that a driver has started and whose end is not known: the queues of each core."""
 
     cores: Sequence[Queues]
@@ -64,7 +64,7 @@ class AcceleratorState:
     ----------
     program : Program or None
         The program whose commands and constants are in the arena, and whose prologue has run.
-    run : Run or None
+    run : StartedRun or None
         The run in progress.
     settings : dict of str to int
         The values of the registers of a run, as far as they are known.
@@ -73,7 +73,7 @@ class AcceleratorState:
     """
 
     program: Program | None = None
-    run: Run | None = None
+    run: StartedRun | None = None
     settings: dict[str, int] = field(default_factory=dict)
     must_reset: bool = True
 
@@ -100,7 +100,7 @@ class Transport(ABC):
         """Create a transport to an accelerator of unknown state."""
         transport = super().__new__(cls)
         transport.state = AcceleratorState()
-        transport._turns = Turns()
+        transport._lock = FairLock()
         transport._process = os.getpid()
         return transport
 
@@ -118,7 +118,7 @@ class Transport(ABC):
         """
         if os.getpid() != self._process:
             raise RuntimeError("a transport must be used in the process that made it; make one after the fork")
-        with self._turns.taken():
+        with self._lock.held():
             yield
 
     @property

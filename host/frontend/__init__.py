@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..graph import Graph
-from ..graph.evaluate import Row, describe
+from ..graph.evaluate import OperationRow, describe
 from ..model.model import Model
 from ..model.model_graph import INTEGER_PRODUCTS, QUANTISER
 from ..model.whole_samples import with_axis
@@ -27,7 +27,7 @@ from .parse import check_file, fix_batch, measure, parse
 from .qonnx import notes_of, rewrite
 from .source import ModelError, Source, UnsupportedError, cut_between, without_quantising
 
-__all__ = ["PASSES", "ModelError", "Row", "describe", "import_model"]
+__all__ = ["PASSES", "ModelError", "OperationRow", "describe", "import_model"]
 
 
 @dataclass

@@ -30,7 +30,7 @@ from .build import (
 )
 from .classify import is_choice, is_layout
 from .fragments import CROP, MOVES, POOLING, Fragment, label
-from .lowering.lowering import Lowering, Runs, refuses
+from .lowering.lowering import OperatorLowering, Runs, refuses
 from .source import Source, UnsupportedError
 
 #: int64 of the ONNX tensor's shape: the index of each element in the graph's tensor; negative where it is none of its
@@ -493,9 +493,9 @@ def _reduced(source: Source, node: NodeProto, shape: Shape3) -> tuple[int, int]:
 
 
 #: Operators of a chain that become layers: poolings, and moves of elements.
-STEPS: tuple[Lowering, ...] = (
-    Lowering(lower_pool, POOLING, Runs.LAYER, (MaxPool,), title="max pooling"),
-    Lowering(lower_move, (*MOVES, *CROP), Runs.COPY, (Rearrange,), title="moves of elements of a feature map"),
+STEPS: tuple[OperatorLowering, ...] = (
+    OperatorLowering(lower_pool, POOLING, Runs.LAYER, (MaxPool,), title="max pooling"),
+    OperatorLowering(lower_move, (*MOVES, *CROP), Runs.COPY, (Rearrange,), title="moves of elements of a feature map"),
 )
 
 

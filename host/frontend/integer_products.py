@@ -12,7 +12,7 @@ from ..graph import Convolution, own_name
 from ..model.model_graph import mark_form
 from ..model.onnx_graph import import_operators, operator_set
 from .fragments import FLOAT_PRODUCTS, LAYOUT, POOLING, QUANTISERS, TRANSPARENT, Fragment, find_fragments, label
-from .lowering.lowering import Lowering, Runs, refuses
+from .lowering.lowering import OperatorLowering, Runs, refuses
 from .parse import QUANTISE, fix_batch, measure
 from .source import FOLD_AFTER, ONE_TYPE, ModelError, OperandError, Source, UnsupportedError
 
@@ -174,7 +174,7 @@ def _bounds(source: Source, node: NodeProto, weights: np.ndarray, zero_point: np
     return least, count
 
 
-INTEGER_LOWERING = Lowering(
+INTEGER_LOWERING = OperatorLowering(
     replace_integer_products, INTEGER, Runs.LAYER, (Convolution,), title="products with int32 results"
 )
 

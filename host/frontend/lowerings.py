@@ -54,7 +54,7 @@ from .lowering.float_products import (
     read_float_product,
 )
 from .lowering.functions import lower_binary, lower_fast_pointwise
-from .lowering.lowering import Lowering, Runs, refuses
+from .lowering.lowering import OperatorLowering, Runs, refuses
 from .lowering.pairs import lower_addition, lower_extreme, lower_multiplication, lower_subtraction
 from .lowering.products import PRODUCTS_OF_TWO, check_linear, check_one_type, lower_linear, lower_matrix_product
 from .lowering.tables import lower_combination, lower_region, table_or
@@ -62,11 +62,11 @@ from .source import LayerBody
 
 # Lower functions of the model that are layers, by the kind of their body.
 
-FUNCTIONS: dict[type[LayerBody], Lowering] = {
-    FastPointwiseBody: Lowering(
+FUNCTIONS: dict[type[LayerBody], OperatorLowering] = {
+    FastPointwiseBody: OperatorLowering(
         lower_fast_pointwise, (fpc_function.NAME,), Runs.LAYER, (FastPointwise,), title="fast pointwise convolution"
     ),
-    BinaryBody: Lowering(
+    BinaryBody: OperatorLowering(
         lower_binary, (binary_function.NAME,), Runs.LAYER, (BinaryConvolution,), title="binary convolution"
     ),
 }
@@ -96,37 +96,39 @@ def lower_layout(build: Build, fragment: Fragment) -> None:
 _FUNCTION_NAMES = tuple(name for one in FUNCTIONS.values() for name in one.operators)
 _FUNCTION_LAYERS = tuple(layer for one in FUNCTIONS.values() for layer in one.layers)
 
-LOWERINGS: dict[Kind, Lowering] = {
-    Kind.LINEAR: Lowering(
+LOWERINGS: dict[Kind, OperatorLowering] = {
+    Kind.LINEAR: OperatorLowering(
         lower_linear,
         (*INTEGER_PRODUCTS, *CONVOLUTIONS, *MATRICES),
         Runs.LAYER,
         (Convolution,),
         (check_weights, check_linear, check_one_type),
     ),
-    Kind.FLOAT_LINEAR: Lowering(
+    Kind.FLOAT_LINEAR: OperatorLowering(
         lower_float_product, (*CONVOLUTIONS, *MATRICES), Runs.LAYER, (Convolution,), (check_weights, read_float_product)
     ),
-    Kind.MATRIX_PRODUCT: Lowering(
+    Kind.MATRIX_PRODUCT: OperatorLowering(
         lower_matrix_product, PRODUCTS_OF_TWO, Runs.LAYER, (MatrixProduct, Arrange), (add_arrangement,), moves=True
     ),
-    Kind.TRANSPOSED: Lowering(
+    Kind.TRANSPOSED: OperatorLowering(
         lower_transposed, TRANSPOSED, Runs.LAYER, (Convolution, Rearrange), (read_float_product,)
     ),
-    Kind.FUNCTION: Lowering(lower_function, _FUNCTION_NAMES, Runs.LAYER, _FUNCTION_LAYERS),
-    Kind.REGION: Lowering(lower_region, POINTWISE, Runs.TABLE, (Pointwise,), title="pointwise operators"),
-    Kind.OF_CHANNELS: Lowering(lower_of_channels, (*POINTWISE, NORMALISATION), Runs.LAYER, (Convolution, Arrange)),
-    Kind.ADDITION: Lowering(lower_addition, ADDITION, Runs.LAYER, (Add,)),
+    Kind.FUNCTION: OperatorLowering(lower_function, _FUNCTION_NAMES, Runs.LAYER, _FUNCTION_LAYERS),
+    Kind.REGION: OperatorLowering(lower_region, POINTWISE, Runs.TABLE, (Pointwise,), title="pointwise operators"),
+    Kind.OF_CHANNELS: OperatorLowering(
+        lower_of_channels, (*POINTWISE, NORMALISATION), Runs.LAYER, (Convolution, Arrange)
+    ),
+    Kind.ADDITION: OperatorLowering(lower_addition, ADDITION, Runs.LAYER, (Add,)),
     # Where both operands are functions of one tensor, all but a sum become tables of it.
-    Kind.SUBTRACTION: Lowering(table_or(lower_subtraction), SUBTRACTION, Runs.LAYER, (Add,)),
-    Kind.MULTIPLICATION: Lowering(table_or(lower_multiplication), MULTIPLICATION, Runs.LAYER, (Multiply,)),
-    Kind.EXTREME: Lowering(table_or(lower_extreme), EXTREMES, Runs.LAYER, (Maximum,)),
-    Kind.AVERAGE: Lowering(lower_average, AVERAGE, Runs.LAYER, (AveragePool,)),
-    Kind.CONCAT: Lowering(lower_concat, CONCAT, Runs.COPY, (Concat, Arrange), (add_arrangement,), moves=True),
-    Kind.SLICE: Lowering(lower_slice, SLICE, Runs.COPY, (Slice, Arrange), (add_arrangement,), moves=True),
-    Kind.PAD: Lowering(lower_pad, PAD, Runs.COPY, (Pad, Arrange), (add_arrangement,), moves=True),
-    Kind.COMBINATION: Lowering(lower_combination, POINTWISE, Runs.TABLE, (Pointwise,)),
-    Kind.LAYOUT: Lowering(
+    Kind.SUBTRACTION: OperatorLowering(table_or(lower_subtraction), SUBTRACTION, Runs.LAYER, (Add,)),
+    Kind.MULTIPLICATION: OperatorLowering(table_or(lower_multiplication), MULTIPLICATION, Runs.LAYER, (Multiply,)),
+    Kind.EXTREME: OperatorLowering(table_or(lower_extreme), EXTREMES, Runs.LAYER, (Maximum,)),
+    Kind.AVERAGE: OperatorLowering(lower_average, AVERAGE, Runs.LAYER, (AveragePool,)),
+    Kind.CONCAT: OperatorLowering(lower_concat, CONCAT, Runs.COPY, (Concat, Arrange), (add_arrangement,), moves=True),
+    Kind.SLICE: OperatorLowering(lower_slice, SLICE, Runs.COPY, (Slice, Arrange), (add_arrangement,), moves=True),
+    Kind.PAD: OperatorLowering(lower_pad, PAD, Runs.COPY, (Pad, Arrange), (add_arrangement,), moves=True),
+    Kind.COMBINATION: OperatorLowering(lower_combination, POINTWISE, Runs.TABLE, (Pointwise,)),
+    Kind.LAYOUT: OperatorLowering(
         lower_layout, (*LAYOUT, *CHOICE), Runs.IN_PLACE, (Arrange, Slice), (add_arrangement,), moves=True
     ),
 }

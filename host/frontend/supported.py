@@ -12,7 +12,7 @@ from ..model.functions.onnx_function import DOMAIN
 from .elements import STEPS
 from .fragments import Kind
 from .integer_products import INTEGER_LOWERING
-from .lowering.lowering import Lowering, Runs, refusals
+from .lowering.lowering import OperatorLowering, Runs, refusals
 from .lowerings import FUNCTIONS, LOWERINGS
 from .qonnx import QONNX_LOWERINGS
 from .qonnx.network import DOMAINS
@@ -45,7 +45,7 @@ def supported() -> list[Supported]:
     return [_described(title, lowering) for title, lowering in _lowerings()]
 
 
-def _lowerings() -> Iterator[tuple[str, Lowering]]:
+def _lowerings() -> Iterator[tuple[str, OperatorLowering]]:
     for kind, lowering in LOWERINGS.items():
         if kind is not Kind.FUNCTION:
             yield lowering.title or kind.value, lowering
@@ -53,7 +53,7 @@ def _lowerings() -> Iterator[tuple[str, Lowering]]:
         yield lowering.title, lowering
 
 
-def _described(title: str, lowering: Lowering) -> Supported:
+def _described(title: str, lowering: OperatorLowering) -> Supported:
     clauses = [clause for one in (*lowering.checks, lowering.lower) for clause in refusals(one)]
     return Supported(title, lowering.operators, lowering.runs, lowering.layers, tuple(dict.fromkeys(clauses)))
 

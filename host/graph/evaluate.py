@@ -111,7 +111,7 @@ def from_onnx(view: View, shape: tuple[int, int, int], array: np.ndarray) -> Int
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperationRow:
     """One operation.
 
     Attributes
@@ -131,15 +131,15 @@ class Row:
     where: str
 
 
-def describe(graph: Graph) -> list[Row]:
+def describe(graph: Graph) -> list[OperationRow]:
     """List every operation of the network in order of execution: head on the host, layers, tail on the host."""
     layers = [_row(layer, *graph.ends(layer)) for layer in graph.layers]
     return [*_host_rows(graph.head), *layers, *_host_rows(graph.tail)]
 
 
-def _row(layer: Layer, source: Tensor, target: Tensor) -> Row:
-    return Row(layer.name, layer.describe(source, target), source.shape, target.shape, "accelerator")
+def _row(layer: Layer, source: Tensor, target: Tensor) -> OperationRow:
+    return OperationRow(layer.name, layer.describe(source, target), source.shape, target.shape, "accelerator")
 
 
-def _host_rows(part: Model) -> list[Row]:
-    return [Row(node.name, node.op_type, (), (), "host") for node in part.proto.graph.node] if part else []
+def _host_rows(part: Model) -> list[OperationRow]:
+    return [OperationRow(node.name, node.op_type, (), (), "host") for node in part.proto.graph.node] if part else []

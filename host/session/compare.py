@@ -20,7 +20,7 @@ from ..driver.transport import Transport
 from ..graph import Graph, Int8, View, evaluate
 from ..model.arrays import contents
 from ..model.reference import Reference
-from ..simulation.simulator import EventKind, Outcome, VerilatorTransport
+from ..simulation.simulator import EventKind, StopReason, VerilatorTransport
 from .loading import Loaded
 from .session import InferenceSession, single_samples
 
@@ -238,7 +238,7 @@ class WatchedSimulator(Watched):
         while any(due):
             counts = [min(own, default=0) for own in due]
             outcome = simulator.run(_COMMAND_CYCLES, until_interrupt=True, until_compute_done=counts)
-            if outcome is not Outcome.COMPUTE_DONE:
+            if outcome is not StopReason.COMPUTE_DONE:
                 break
             # Results of commands that complete meanwhile are not written back yet.
             done = [simulator.compute_done(number) for number in range(len(cores))]

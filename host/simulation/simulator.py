@@ -71,7 +71,7 @@ class MemorySettings:
             raise ValueError(f"stall_probability must be between 0 and 0.99, not {self.stall_probability}")
 
 
-class Outcome(enum.IntEnum):
+class StopReason(enum.IntEnum):
     """The reason why :meth:`Simulator.run` returned."""
 
     LIMIT = 0
@@ -172,7 +172,7 @@ def load_functions(library: Path, signatures: Mapping[str, tuple[object, Sequenc
     return functions
 
 
-class Model:
+class SimulationModel:
     """A simulator in the library, which is destroyed when it and its memory are not used any more."""
 
     def __init__(self, library: Path, base: int, size: int):
@@ -222,7 +222,7 @@ class Simulator:
         self.cores = cores
         self.base = base
         self.size = size
-        self._model = Model(library, base, size)
+        self._model = SimulationModel(library, base, size)
         self._memory = self._model.memory()
         self.configure(MemorySettings())
 
@@ -259,7 +259,7 @@ class Simulator:
         """Cycles since the simulator was made."""
         return self._call("cycle")
 
-    def run(self, cycles: int, *, until_interrupt: bool = False, until_compute_done: Sequence[int] = ()) -> Outcome:
+    def run(self, cycles: int, *, until_interrupt: bool = False, until_compute_done: Sequence[int] = ()) -> StopReason:
         """Simulate at most ``cycles``.
 
         Parameters
@@ -280,7 +280,7 @@ class Simulator:
         counts = (ctypes.c_uint64 * self.cores)(*until_compute_done)
         result = self._call("run", cycles, until_interrupt, counts)
         self._check_rules(result)
-        return Outcome(result)
+        return StopReason(result)
 
     def read_register(self, address: int) -> int:
         """Read 32 bits through the register port."""
@@ -418,7 +418,7 @@ class VerilatorTransport(Transport):
         """Simulate until the interrupt."""
         left = timeout_cycles
         while left > 0:
-            if self.simulator.run(min(left, _CYCLES_PER_CALL), until_interrupt=True) is Outcome.INTERRUPT:
+            if self.simulator.run(min(left, _CYCLES_PER_CALL), until_interrupt=True) is StopReason.INTERRUPT:
                 return True
             left -= _CYCLES_PER_CALL
         return False

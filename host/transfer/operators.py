@@ -177,7 +177,7 @@ class PointwiseError(ValueError):
     """The result of the chain at a place depends on more than the number there."""
 
 
-class Pointwise:
+class PointwiseFunction:
     """An elementwise function of float32 numbers.
 
     Parameters

@@ -29,7 +29,7 @@ _PSEUDO_TERMINALS, _SIMULATED_SLOWNESS = "/dev/pts/", 10.0
 _BUSY = (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK)
 
 
-class Line(Protocol):
+class BoardLine(Protocol):
     """The interface of a line.
 
     Attributes
@@ -190,7 +190,7 @@ _BYTE_BITS = 10
 _CYCLES = {Operation.WAIT: 1, Operation.CHECKSUM: 8}
 
 
-class Patience:
+class TimeOuts:
     """Time-outs of requests.
 
     Attributes

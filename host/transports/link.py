@@ -16,7 +16,7 @@ from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operat
 from ...golden.presets import PRESETS
 from ..driver.driver import HardwareError
 from ..driver.transport import Transport
-from .line import Line, LinkError, Patience, PortError, SerialLine
+from .line import BoardLine, LinkError, PortError, SerialLine, TimeOuts
 
 __all__ = [
     "LinkError",
@@ -30,15 +30,15 @@ __all__ = [
 
 _DELIMITER = bytes([frames.DELIMITER])
 #: The greatest factor by which a time-out is extended.
-_PATIENCE = 8
+_EXTENSION = 8
 
 
-class Exchange:
+class FrameExchange:
     """Send frames to a board and receive the answers.
 
     Parameters
     ----------
-    line : Line
+    line : BoardLine
         The line, at the initial rate.
     clock : callable
         Returns seconds.
@@ -53,7 +53,7 @@ class Exchange:
         Bytes that have arrived since the last call of :meth:`send`.
     """
 
-    def __init__(self, line: Line, clock: Callable[[], float]):
+    def __init__(self, line: BoardLine, clock: Callable[[], float]):
         self._line = line
         self._clock = clock
         self._received = bytearray()
@@ -73,7 +73,7 @@ class Exchange:
             self._line.set_rate(rate)
             self.rate = rate
 
-    def send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool = False) -> Frame | None:
+    def send(self, frame: Frame, limit_s: float, *, afresh: bool = False, tolerant: bool = False) -> Frame | None:
         """Send a request; return its answer, or None if none comes in time.
 
         Parameters
@@ -82,7 +82,7 @@ class Exchange:
         limit_s : float
         afresh : bool
             Whether bytes that the board may have received before have to be terminated first.
-        patient : bool
+        tolerant : bool
             Whether to wait on after a damaged answer, which may be noise, and longer while bytes arrive, as a simulated
             board is slow.
 
@@ -91,18 +91,18 @@ class Exchange:
         PortError
             If the port has disappeared.
         """
-        answer, is_refused = self._send(frame, limit_s, afresh=afresh, patient=patient)
+        answer, is_refused = self._send(frame, limit_s, afresh=afresh, tolerant=tolerant)
         if is_refused and afresh:
             # The board refused the bytes before the frame, and lost the frame while it answered.
-            answer, _ = self._send(frame, limit_s, patient=patient)
+            answer, _ = self._send(frame, limit_s, tolerant=tolerant)
         return answer
 
-    def _send(self, frame: Frame, limit_s: float, *, afresh: bool = False, patient: bool) -> tuple[Frame | None, bool]:
+    def _send(self, frame: Frame, limit_s: float, *, afresh: bool = False, tolerant: bool) -> tuple[Frame | None, bool]:
         """Send a request once; return its answer, or whether the board has refused a damaged frame."""
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
-        for found in self._arriving(limit_s, patient=patient):
+        for found in self._arriving(limit_s, tolerant=tolerant):
             if found is None:
-                if patient:
+                if tolerant:
                     continue
                 return None, False
             if found.operation == Operation.NAK:
@@ -119,7 +119,7 @@ class Exchange:
         found = next(self._arriving(limit_s), None)
         return found is not None and found.operation == Operation.NAK
 
-    def _arriving(self, limit_s: float, *, patient: bool = False) -> Iterator[Frame | None]:
+    def _arriving(self, limit_s: float, *, tolerant: bool = False) -> Iterator[Frame | None]:
         """Yield frames that arrive within a time, and None for damaged ones."""
         self._received.clear()
         begin = self._clock()
@@ -127,8 +127,8 @@ class Exchange:
         while (left := limit - self._clock()) > 0:
             data = self._line.read(left)
             self.heard += len(data)
-            if data and patient:
-                limit = min(self._clock() + limit_s, begin + _PATIENCE * limit_s)
+            if data and tolerant:
+                limit = min(self._clock() + limit_s, begin + _EXTENSION * limit_s)
             self._received += data
             *whole, rest = bytes(self._received).split(_DELIMITER)
             self._received[:] = rest
@@ -228,7 +228,7 @@ class Client:
 
     Parameters
     ----------
-    line : Line
+    line : BoardLine
     clock : callable
         Returns seconds, for time-outs.
 
@@ -238,7 +238,7 @@ class Client:
         The board's answer to IDENTIFY, after :meth:`connect`.
     rate : int
         Bits a second.
-    patience : Patience
+    time_outs : TimeOuts
         The time-outs of requests.
     repeated : int
         Requests that had to be sent again.
@@ -246,14 +246,14 @@ class Client:
 
     identity: Identity
 
-    def __init__(self, line: Line, *, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, line: BoardLine, *, clock: Callable[[], float] = time.monotonic):
         self._line = line
         self._name = line.name
         self._clock = clock
-        self._exchange = Exchange(line, clock)
+        self._exchange = FrameExchange(line, clock)
         # A random start keeps a client from beginning with the last number of the client before it.
         self._sequence = secrets.randbelow(1 << 16)
-        self.patience = Patience()
+        self.time_outs = TimeOuts()
         self.rate = INITIAL_RATE
         self._wanted: tuple[int, ...] = ()
         self.repeated = 0
@@ -281,7 +281,7 @@ class Client:
             begin, limit = self._clock(), share * self._line.slowness
             with contextlib.suppress(PortError):
                 self._exchange.use(rate)
-            answer = self._exchange.send(frame, limit, afresh=True, patient=True)
+            answer = self._exchange.send(frame, limit, afresh=True, tolerant=True)
             heard += self._exchange.heard
             if answer is not None:
                 self.rate = rate
@@ -290,8 +290,8 @@ class Client:
             raise LinkError(silence(self._name, heard, self._clock() - first))
         self.identity = identity(self._name, answer)
         # This is a rough factor, which leaves time for a measurement.
-        self.patience.learn(self.identity.clock_hz, self.identity.clock_hz * _EXPECTED_S / (self._clock() - begin))
-        self.patience.learn(self.identity.clock_hz, self.measure_clock(0.0))
+        self.time_outs.learn(self.identity.clock_hz, self.identity.clock_hz * _EXPECTED_S / (self._clock() - begin))
+        self.time_outs.learn(self.identity.clock_hz, self.measure_clock(0.0))
         self._wanted = tuple(rate for rate in wanted if self._fits(rate))
         self._raise_rate()
         return self.identity
@@ -320,7 +320,7 @@ class Client:
         PortError
             If the port has disappeared.
         """
-        if self._clock() - self._exchange.answered > self.patience.lapse_s:
+        if self._clock() - self._exchange.answered > self.time_outs.lapse_s:
             # The board may be back at the initial rate, or not yet. An IDENTIFY finds out.
             self._ask(self._frame(Operation.IDENTIFY), INITIAL_RATE, self.rate)
         if self._wanted and self.rate != self._wanted[0]:
@@ -330,7 +330,7 @@ class Client:
     @property
     def is_simulated(self) -> bool:
         """Whether its clock is too slow for a real board."""
-        return self.patience.slowness > 1
+        return self.time_outs.slowness > 1
 
     def refuses_damage(self) -> bool:
         """Return whether the board refuses a request with a wrong bit, which it must not carry out."""
@@ -339,7 +339,7 @@ class Client:
         content = bytearray(frame.content())
         content[-1] ^= 1
         wrong = frames.encode(bytes(content) + pack_word(frame.crc)) + bytes([frames.DELIMITER])
-        refused = self._exchange.refuses(wrong, self.patience.limit_s(frame, self.rate))
+        refused = self._exchange.refuses(wrong, self.time_outs.limit_s(frame, self.rate))
         return refused and self.request(Operation.READ, 0, length=1) == before
 
     def measure_clock(self, seconds: float) -> float:
@@ -371,7 +371,7 @@ class Client:
         for attempt, rate in enumerate(attempts):
             self.repeated += attempt > 0
             self._exchange.use(rate)
-            limit = self.patience.limit_s(frame, rate)
+            limit = self.time_outs.limit_s(frame, rate)
             answer = self._exchange.send(frame, limit, afresh=attempt > 0)
             if answer is not None:
                 self.rate = rate
@@ -400,7 +400,7 @@ class Client:
             self._exchange.use(rate)
             for _ in range(_PROBES):
                 frame = self._frame(Operation.IDENTIFY)
-                if self._exchange.send(frame, self.patience.limit_s(frame, rate), afresh=True):
+                if self._exchange.send(frame, self.time_outs.limit_s(frame, rate), afresh=True):
                     return True
         return False
 
@@ -409,9 +409,9 @@ class Client:
         self.rate = INITIAL_RATE
         self._exchange.use(INITIAL_RATE)
         frame = self._frame(Operation.IDENTIFY)
-        limit = self._clock() + 2 * frames.RATE_TIMEOUT_S * self.patience.slowness
+        limit = self._clock() + 2 * frames.RATE_TIMEOUT_S * self.time_outs.slowness
         while self._clock() < limit:
-            if self._exchange.send(frame, self.patience.limit_s(frame, INITIAL_RATE), afresh=True, patient=True):
+            if self._exchange.send(frame, self.time_outs.limit_s(frame, INITIAL_RATE), afresh=True, tolerant=True):
                 return
         raise LinkError(
             f"{self._name}: the board must come back to {INITIAL_RATE} bits a second, and does not; "
@@ -446,7 +446,7 @@ class LinkTransport(Transport):
 
     Parameters
     ----------
-    line : Line
+    line : BoardLine
     rates : sequence of int
         Rates in bits a second, the first of which that works is used.
     clock : callable
@@ -466,7 +466,7 @@ class LinkTransport(Transport):
 
     title = "board"
 
-    def __init__(self, line: Line, rates: tuple[int, ...] = RATES, *, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, line: BoardLine, rates: tuple[int, ...] = RATES, *, clock: Callable[[], float] = time.monotonic):
         self.client = Client(line, clock=clock)
         self._line = line
         with contextlib.ExitStack() as failing:

@@ -236,7 +236,7 @@ class Twin:
 
 
 class PinsLine:
-    """A :class:`~lutterfly.host.transports.line.Line` to simulated pins, without a terminal between.
+    """A :class:`~lutterfly.host.transports.line.BoardLine` to simulated pins, without a terminal between.
 
     Parameters
     ----------

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .delays import Place, net_of, wire
 from .runs import Run, best_place, runs_of
-from .slices import Mover, Site, Slices, movers_of
+from .slices import Mover, Slices, SliceSite, movers_of
 from .timing import Path, Timing
 
 __all__ = ["refine"]
@@ -28,8 +28,8 @@ _ENDS = ("M", "LSR", "CE")
 class _Move(NamedTuple):
     gain: float
     #: The cells that move, with their new sites and their old ones; each in an order in which sites are free.
-    sites: dict[str, Site]
-    back: dict[str, Site]
+    sites: dict[str, SliceSite]
+    back: dict[str, SliceSite]
     #: The run to which they belong, if they move as one.
     run: Run = ()
 
@@ -129,7 +129,7 @@ def _best_move_of_run(timing: Timing, slices: Slices, run: Run, limit_ns: float)
     return None if best is None else _Move(*best, {name: slices.site(name) for name in reversed(best[1])}, run)
 
 
-def _carry_out(moves: Iterable[Mapping[str, Site]], timing: Timing, slices: Slices) -> None:
+def _carry_out(moves: Iterable[Mapping[str, SliceSite]], timing: Timing, slices: Slices) -> None:
     for sites in moves:
         for name, site in sites.items():
             slices.move(name, site)

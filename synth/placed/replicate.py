@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ...hdl.parts.device import HALF_CYCLE
 from .delays import Place, net_of
-from .slices import REGISTER, Mover, Site, Slices
+from .slices import REGISTER, Mover, Slices, SliceSite
 from .timing import Sink, Timing
 
 __all__ = ["replicate"]
@@ -26,7 +26,7 @@ _SHARED = ("CE", "CLK", "LSR", "RST", "W")
 
 class _Copy(NamedTuple):
     gain: float
-    site: Site
+    site: SliceSite
     sinks: list[Sink]
 
 

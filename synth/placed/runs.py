@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .delays import TABLE, Place, net_of
-from .slices import Mover, Site, Slices, movers_of
+from .slices import Mover, Slices, SliceSite, movers_of
 from .timing import Path, Timing
 
 __all__ = ["Run", "best_place", "runs_of"]
@@ -38,7 +38,7 @@ def runs_of(path: Path, timing: Timing) -> Iterator[Run]:
 
 def best_place(
     timing: Timing, slices: Slices, run: Run, limit_ns: float, least_gain: float
-) -> tuple[float, dict[str, Site]] | None:
+) -> tuple[float, dict[str, SliceSite]] | None:
     """Return a run's gain in ns where its longest path is shortest, and its sites there, all in one tile.
 
     None if the gain is less than ``least_gain``, or the run meets the limit at its present place.
@@ -76,10 +76,10 @@ def _around(timing: Timing, slices: Slices, run: Run) -> Iterator[Place]:
     return slices.around(timing.places[name] for name in [*drivers, *sinks])
 
 
-def _free(slices: Slices, place: Place, run: Run) -> dict[str, Site] | None:
+def _free(slices: Slices, place: Place, run: Run) -> dict[str, SliceSite] | None:
     """Return sites in a tile for all cells of a run; None if there are too few."""
     before = {name: slices.site(name) for name in _cells(run)}
-    sites: dict[str, Site] = {}
+    sites: dict[str, SliceSite] = {}
     for mover in run:
         found = slices.free(place, mover) or {}
         for name, site in found.items():

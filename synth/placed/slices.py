@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .delays import WITHIN, Cell, Place, net_of
 from .timing import Timing
 
-__all__ = ["REGISTER", "Mover", "Site", "Slices", "movers_of"]
+__all__ = ["REGISTER", "Mover", "SliceSite", "Slices", "movers_of"]
 
 #: Types of cells.
 REGISTER, _TABLE = "TRELLIS_FF", "TRELLIS_COMB"
@@ -92,7 +92,7 @@ def _is_joined(table: Cell) -> bool:
     return any(net_of(table, port) is not None for port in ("M", "FXA", "FXB", "FCI", "OFX", "FCO"))
 
 
-class Site(NamedTuple):
+class SliceSite(NamedTuple):
     """A register's or a table's site: ``FF0``, ``FF1``, ``K0`` or ``K1`` of slice A, B, C or D of a tile."""
 
     place: Place
@@ -116,7 +116,7 @@ class Slices:
             if site := _site_of(cell):
                 self.tiles[site.place][site.slice, site.position] = name
 
-    def free(self, place: Place, mover: Mover) -> dict[str, Site] | None:
+    def free(self, place: Place, mover: Mover) -> dict[str, SliceSite] | None:
         """Return sites of a tile for a mover; None if there are none."""
         tile = self.tiles[place]
         here = [self.cells[name] for name in tile.values()]
@@ -135,7 +135,7 @@ class Slices:
                 # The select of a table of five inputs takes the input of the lower half's register.
                 half = number if mover.upper is None else "1"
                 named = ((mover.register, f"FF{half}"), (mover.table, f"K{number}"), (mover.upper, "K1"))
-                return {name: Site(place, letter, position) for name, position in named if name is not None}
+                return {name: SliceSite(place, letter, position) for name, position in named if name is not None}
         return None
 
     def around(self, places: Iterable[Place | None]) -> Iterator[Place]:
@@ -163,28 +163,28 @@ class Slices:
         beside = tables.get(f"K{number}")
         return beside is None or net_of(beside, "M") is None
 
-    def site(self, name: str) -> Site:
+    def site(self, name: str) -> SliceSite:
         """Return the site of a register or a table."""
         found = _site_of(self.cells[name])
         assert found is not None
         return found
 
-    def move(self, name: str, site: Site) -> None:
+    def move(self, name: str, site: SliceSite) -> None:
         """Move a cell to a site that is free."""
         old = self.site(name)
         del self.tiles[old.place][old.slice, old.position]
         self.add(name, site)
 
-    def add(self, name: str, site: Site) -> None:
+    def add(self, name: str, site: SliceSite) -> None:
         """Place a new cell on a free site."""
         self.tiles[site.place][site.slice, site.position] = name
         column, row = site.place
         self.cells[name]["attributes"]["NEXTPNR_BEL"] = f"X{column}/Y{row}/SLICE{site.slice}.{site.position}"
 
 
-def _site_of(cell: Cell) -> Site | None:
+def _site_of(cell: Cell) -> SliceSite | None:
     found = _SITE.match(cell.get("attributes", {}).get("NEXTPNR_BEL", ""))
-    return Site((int(found[1]), int(found[2])), found[3], found[4]) if found else None
+    return SliceSite((int(found[1]), int(found[2])), found[3], found[4]) if found else None
 
 
 def _is_memory(cell: Cell) -> bool:

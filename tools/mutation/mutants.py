@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from .operators import Edit, HardwareOperators, PythonOperators, Source, edits, optional_arguments
+from .operators import Edit, HardwareOperators, PythonOperators, SourceFile, edits, optional_arguments
 
 ROOT = Path(__file__).parents[2]
 LISTED = Path(__file__).with_name("mutants.toml")
@@ -79,7 +79,7 @@ def module_of(file: str) -> str:
 
 def generated(file: str, text: str | None = None) -> list[Mutant]:
     """Return all mutants of one file that the operators give; ``text`` is its contents if it is not in the checkout."""
-    source = _source(file) if text is None else Source(text)
+    source = _source(file) if text is None else SourceFile(text)
     tree = ast.parse(source.text)
     is_hardware = file.startswith(f"{HARDWARE}/")
     operators = HardwareOperators(source, tree) if is_hardware else PythonOperators(source, _optional())
@@ -139,8 +139,8 @@ def files(folder: str, *suffixes: str) -> tuple[str, ...]:
 
 
 @functools.cache
-def _source(file: str) -> Source:
-    return Source((ROOT / file).read_text())
+def _source(file: str) -> SourceFile:
+    return SourceFile((ROOT / file).read_text())
 
 
 @functools.cache

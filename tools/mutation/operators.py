@@ -32,7 +32,7 @@ class Edit:
     new: str
 
 
-class Source:
+class SourceFile:
     """The text of a file, with the positions of the syntax tree."""
 
     def __init__(self, text: str):
@@ -134,7 +134,7 @@ _NO_HARDWARE = ("In", "Out", "never")
 class HardwareOperators:
     """See :class:`Operators`."""
 
-    def __init__(self, source: Source, tree: ast.Module):
+    def __init__(self, source: SourceFile, tree: ast.Module):
         self._source = source
         shapes = [argument for call in ast.walk(tree) if is_call(call, *_SHAPES) for argument in call.args]
         self._widths = {node for shape in shapes for node in ast.walk(shape)}
@@ -251,12 +251,12 @@ class PythonOperators:
 
     Parameters
     ----------
-    source : Source
+    source : SourceFile
     optional : mapping
         The result of :func:`optional_arguments`.
     """
 
-    def __init__(self, source: Source, optional: Mapping[str, set[str]]):
+    def __init__(self, source: SourceFile, optional: Mapping[str, set[str]]):
         self._source, self._optional = source, optional
 
     def of_expression(self, node: ast.expr) -> Iterator[Edit]:

@@ -70,7 +70,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Run:
+class PytestRun:
     """One start of pytest.
 
     Attributes
@@ -84,17 +84,17 @@ class Run:
     arguments: Sequence[str]
 
 
-def runs_for(file: str, tiers: Sequence[str], jobs: int) -> Iterator[Run]:
+def runs_for(file: str, tiers: Sequence[str], jobs: int) -> Iterator[PytestRun]:
     """Return the runs for a mutant of a file: the nearest test, then those after it, then all others."""
     near = nearest(file)
     if "near" in tiers:
         for tests in filter(None, (near[:1], near[1:])):
-            yield Run("near", [*tests, "-m", "not regress"])
+            yield PytestRun("near", [*tests, "-m", "not regress"])
     everything = [f"--ignore={OF_THE_TREE}", f"--numprocesses={jobs}"]
     if "test" in tiers:
-        yield Run("test", [*everything, "-m", "not regress"])
+        yield PytestRun("test", [*everything, "-m", "not regress"])
     if "regress" in tiers:
-        yield Run("regress", [*everything, "-m", "regress"])
+        yield PytestRun("regress", [*everything, "-m", "regress"])
 
 
 class Workplace:
@@ -145,7 +145,7 @@ class Workplace:
             is_compared = True
         return result
 
-    def _failed(self, mutant: Mutant, run: Run, code: int, output: str) -> Result:
+    def _failed(self, mutant: Mutant, run: PytestRun, code: int, output: str) -> Result:
         """Return the result of a run that failed."""
         failed, inside, ended = (pattern.search(output) for pattern in (_FAILED, _FAILED_INSIDE, _ENDED))
         name = failed[1] if failed else "::".join(ended.groups()) if ended else run.arguments[0]
@@ -185,7 +185,7 @@ class Workplace:
             "COCOTB_MAX_FAILURES": "1",
         }
 
-    def _run(self, tree: Path, run: Run) -> tuple[int | None, str]:
+    def _run(self, tree: Path, run: PytestRun) -> tuple[int | None, str]:
         """Run tests in ``tree`` until one fails; return the exit code, None if they did not end, and their output."""
         options = ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "--quick-build", f"--models={self.models}"]
         environment = self._environment(tree)
@@ -279,7 +279,7 @@ class Workplace:
             self._lost = self._imports(None)
         return code not in (1, 2) or self._imports(mutant) != self._lost
 
-    def _check_passes(self, test: str, run: Run) -> None:
+    def _check_passes(self, test: str, run: PytestRun) -> None:
         """Check that a test passes without a mutant, as else it would catch every one; ``test`` is empty if none is
         named."""
         arguments = [test, "-m", run.arguments[-1]] if test else run.arguments

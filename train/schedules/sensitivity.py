@@ -19,7 +19,7 @@ Densities = tuple[Density, ...]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredDensities:
     """A list of densities and its measurements.
 
     Attributes
@@ -38,7 +38,7 @@ class Measured:
     change: str = ""
 
 
-def analyse(pattern: Pattern, measure: Callable[[Densities], float]) -> list[Measured]:
+def analyse(pattern: Pattern, measure: Callable[[Densities], float]) -> list[MeasuredDensities]:
     """Measure a pattern, and each list of densities in which one stage is lighter or heavier by one step.
 
     Parameters
@@ -64,14 +64,14 @@ def analyse(pattern: Pattern, measure: Callable[[Densities], float]) -> list[Mea
 
 
 def propose(
-    pattern: Pattern, measured: Sequence[Measured], measure: Callable[[Densities], float], tolerance: float
-) -> list[Measured]:
+    pattern: Pattern, measured: Sequence[MeasuredDensities], measure: Callable[[Densities], float], tolerance: float
+) -> list[MeasuredDensities]:
     """Make stage after stage lighter, the least sensitive one first, as long as the accuracy allows.
 
     Parameters
     ----------
     pattern : Pattern
-    measured : sequence of Measured
+    measured : sequence of MeasuredDensities
         The result of :func:`analyse`.
     measure : callable
         See :func:`analyse`.
@@ -101,7 +101,7 @@ def propose(
     return [*(one for one in tried if one is not best), best]
 
 
-def plot(measured: Sequence[Measured], path: str | Path, proposal: Measured | None = None) -> None:
+def plot(measured: Sequence[MeasuredDensities], path: str | Path, proposal: MeasuredDensities | None = None) -> None:
     """Write a page that shows accuracy against multiplications; the lowest and rightmost lists are not worthwhile."""
     import plotly.graph_objects as go  # noqa: PLC0415
 
@@ -129,6 +129,8 @@ def _changed(densities: Densities, stage: int, density: Density) -> Densities:
     return (*densities[:stage], density, *densities[stage + 1 :])
 
 
-def _measured(pattern: Pattern, densities: Densities, measure: Callable[[Densities], float], change: str) -> Measured:
+def _measured(
+    pattern: Pattern, densities: Densities, measure: Callable[[Densities], float], change: str
+) -> MeasuredDensities:
     changed = dataclasses.replace(pattern, densities=densities)
-    return Measured(densities, changed.live_multiplications, float(measure(densities)), change)
+    return MeasuredDensities(densities, changed.live_multiplications, float(measure(densities)), change)

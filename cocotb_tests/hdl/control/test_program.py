@@ -20,7 +20,7 @@ from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response, read_beat_layout, request_layout
-from lutterfly.hdl.control.program import Program, program_layout
+from lutterfly.hdl.control.program import ProgramMemory, program_layout
 from lutterfly.hdl.parts.isa import ErrorReport
 
 RING = 8
@@ -36,7 +36,7 @@ def _config(preset: str) -> Config:
 @pytest.mark.verilator
 @pytest.mark.parametrize("preset", sweep(PRESETS, kept=("tiny",)))
 def test_program(simulate, preset: str) -> None:
-    simulate(Program(_config(preset)), env={"PRESET": preset})
+    simulate(ProgramMemory(_config(preset)), env={"PRESET": preset})
 
 
 class Bench:

@@ -22,7 +22,7 @@ from lutterfly.golden.isa import Opcode, fields_end
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Queue, Unit
 from lutterfly.hdl.control.queue import CommandQueue
-from lutterfly.hdl.control.supervisor import Standing
+from lutterfly.hdl.control.supervisor import QueueStatus
 from lutterfly.hdl.dma.load import load_command_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 
@@ -393,7 +393,7 @@ async def standing_says_what_the_queue_waits_for(dut, case: str) -> None:
     for _ in range(50):
         await RisingEdge(dut.clk)
     await FallingEdge(dut.clk)
-    standing = Standing.from_bits(int(dut.standing.value))
+    standing = QueueStatus.from_bits(int(dut.standing.value))
     assert {name: int(standing[name]) for name in expected} == expected
     flags = {name: int(standing[name]) for name in ("in_flight", "missing", "waiting")}
     assert flags == {name: int(name in expected or (case == "unit" and name == "waiting")) for name in flags}

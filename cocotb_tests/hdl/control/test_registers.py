@@ -20,7 +20,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.registers import Access
-from lutterfly.hdl.control.registers import Registers, core_read_layout, kept_layout, read_layout, write_layout
+from lutterfly.hdl.control.registers import RegisterFile, core_read_layout, kept_layout, read_layout, write_layout
 
 
 def config_of(cores: int) -> Config:
@@ -45,7 +45,7 @@ KEPT, WRITE = kept_layout(CONFIG.cores), write_layout(CONFIG.cores)
 
 @pytest.mark.parametrize("cores", sweep([1, 2, 4], kept=[1, 4]))
 def test_registers(simulate, cores: int) -> None:
-    simulate(Registers(config_of(cores)), env={"CORES": str(cores)})
+    simulate(RegisterFile(config_of(cores)), env={"CORES": str(cores)})
 
 
 @pytest.mark.parametrize("cores", [1, 2, 4, 8])

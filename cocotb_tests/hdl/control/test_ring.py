@@ -16,7 +16,7 @@ from cocotb_tests.support.benches.streams import pack, receive
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.control.program import Ring, burst_layout, program_layout
+from lutterfly.hdl.control.program import CommandRing, burst_layout, program_layout
 from lutterfly.hdl.parts.verilog import to_verilog
 
 START = 64
@@ -26,14 +26,14 @@ _LATENCY = 3
 
 @pytest.mark.parametrize("preset", sweep(["tiny", "large"], kept=["tiny"]))
 def test_ring(simulate, preset: str) -> None:
-    simulate(Ring(PRESETS[preset]), env={"PRESET": preset})
+    simulate(CommandRing(PRESETS[preset]), env={"PRESET": preset})
 
 
 @pytest.mark.parametrize(("resident", "is_block"), [(16, False), (32, True)])
 def test_a_short_ring_takes_no_block_ram(resident: int, is_block: bool) -> None:
     """Of words of 16 bytes, four a command: in a block RAM they would be an eighth of what four hold."""
     config = dataclasses.replace(PRESETS["large"], resident_commands=resident)
-    assert ('ram_style = "distributed"' in to_verilog(Ring(config), name="ring")) != is_block
+    assert ('ram_style = "distributed"' in to_verilog(CommandRing(config), name="ring")) != is_block
 
 
 async def memory(

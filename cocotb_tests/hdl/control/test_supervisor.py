@@ -18,7 +18,7 @@ from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.control.registers import core_read_layout
-from lutterfly.hdl.control.supervisor import Standing, Supervisor, error_sources, events_layout
+from lutterfly.hdl.control.supervisor import QueueStatus, Supervisor, error_sources, events_layout
 
 
 def config_of(cores: int) -> Config:
@@ -139,7 +139,7 @@ async def error_in_the_last_cycle_counts(dut) -> None:
 async def tokens_left(dut, side: str) -> None:
     await _running(dut)
     getattr(dut, f"{side}_tokens_left").value = 1
-    getattr(dut, f"{side}_standing").value = Standing.const({"index": 12}).as_bits()
+    getattr(dut, f"{side}_standing").value = QueueStatus.const({"index": 12}).as_bits()
     await _cycles(dut, 5)
     dut.dma_done.value = dut.compute_done.value = 1
     await _cycles(dut, 4)
@@ -165,8 +165,8 @@ STUCK = [
 async def watchdog_names_who_is_stuck(dut, case: int) -> None:
     dma, compute, expected = STUCK[case]
     await _running(dut, watchdog=50)
-    dut.dma_standing.value = Standing.const(dma).as_bits()
-    dut.compute_standing.value = Standing.const(compute).as_bits()
+    dut.dma_standing.value = QueueStatus.const(dma).as_bits()
+    dut.compute_standing.value = QueueStatus.const(compute).as_bits()
     # Any progress starts it again.
     for _ in range(4):
         dut.progress.value = 0

@@ -24,7 +24,7 @@ from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import finish_flag
 from lutterfly.hdl.results.finishing import Finishing, finishing_latency
-from lutterfly.hdl.results.group_walk import Place, settings_layout
+from lutterfly.hdl.results.group_walk import GroupTarget, settings_layout
 
 CONFIGS: dict[str, Config] = {"tiny": PRESETS["tiny"], "whole": FPC_CONFIGS["bottom-up"]}
 
@@ -109,7 +109,7 @@ async def every_finish(dut) -> None:
     outputs = ["finished_place", "codes", *(["whole_codes"] if FPC in config.engines else [])]
     for _ in range(1500):
         inputs, name, codes = groups.draw()
-        inputs["place"] = int(rng.integers(1 << 60)) & (1 << Place.as_shape().size) - 1
+        inputs["place"] = int(rng.integers(1 << 60)) & (1 << GroupTarget.as_shape().size) - 1
         expected.append((inputs["place"], name, codes))
         found.append(dict(zip(outputs, await cycle(dut, inputs, *outputs), strict=True)))
     assert len({name for _, name, _ in expected}) == len(outputs) - 1

@@ -27,7 +27,7 @@ from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.engines import COMPONENTS
 from lutterfly.hdl.engines.engine import has_whole_finish
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
-from lutterfly.hdl.results.group_walk import Place, settings_layout
+from lutterfly.hdl.results.group_walk import GroupTarget, settings_layout
 from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
 
 SHAPE = command_shape(isa.COMPUTE)
@@ -89,7 +89,7 @@ class Bench:
         place, settings, accumulators, parameters, error, *whole = await cycle(self.dut, inputs, *names)
         # As the gate counts: what comes in cannot be worked off in the same cycle.
         self.backlog = max(self.backlog - 1, 0) + work
-        place = unpack(place, Place)
+        place = unpack(place, GroupTarget)
         if place["valid"]:
             if place["is_whole"]:
                 values = np.frombuffer(whole[0].to_bytes(2 * self.lanes, "little"), np.int16)

@@ -19,7 +19,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport
-from lutterfly.hdl.results.group_walk import Place
+from lutterfly.hdl.results.group_walk import GroupTarget
 from lutterfly.hdl.results.write_back import WRITE_BACK_LATENCY, WriteBack
 
 #: Pieces of one and four bytes of bits, and of a quarter of a byte.
@@ -75,7 +75,7 @@ async def every_piece(dut, p_stall: float) -> None:
         index = index if packed and bit else number
         for group in range(groups):
             while rng.random() < p_stall:
-                inputs.append(({"place": pack({"slot": group}, Place)}, (0, None, 0, None)))
+                inputs.append(({"place": pack({"slot": group}, GroupTarget)}, (0, None, 0, None)))
             last = group == groups - 1
             place = {
                 "valid": 1,
@@ -99,7 +99,7 @@ async def every_piece(dut, p_stall: float) -> None:
             }
             inputs.append(
                 (
-                    {"place": pack(place, Place), "values": values},
+                    {"place": pack(place, GroupTarget), "values": values},
                     (
                         int(write is not None),
                         write,
@@ -129,7 +129,7 @@ async def every_piece(dut, p_stall: float) -> None:
 @cocotb.test(timeout_time=1, timeout_unit="ms")
 async def a_halt_suppresses_writes(dut) -> None:
     await start(dut, {"halt": 1})
-    place = pack({"valid": 1, "write": 1, "finish": 1, "slot": 0, "address": 0, "count": 1, "index": 0}, Place)
+    place = pack({"valid": 1, "write": 1, "finish": 1, "slot": 0, "address": 0, "count": 1, "index": 0}, GroupTarget)
     for _ in range(5):
         valid, none, done = await cycle(dut, {"place": place}, "write_valid", "no_write", "done")
         assert not valid

@@ -28,7 +28,7 @@ def test_says_who_is_there() -> None:
     client = Client(line, clock=line.clock)
     found = client.connect()
     assert (found.clock_hz, found.arena_bytes, found.max_data) == (50_000_000, 8192, MAX_DATA)
-    assert (client.rate, client.patience.slowness, client.repeated) == (INITIAL_RATE, 1.0, 0)
+    assert (client.rate, client.time_outs.slowness, client.repeated) == (INITIAL_RATE, 1.0, 0)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_slow_board_gets_more_time() -> None:
     """As a simulated one: its seconds are long."""
     line = BridgeLine(VirtualClock(), slowness=100)
     client = connected(line)
-    assert client.patience.slowness > 100
+    assert client.time_outs.slowness > 100
     assert client.repeated == 0
     for size in (1, MAX_DATA):
         client.request(Operation.WRITE, 0, bytes(size))

@@ -24,7 +24,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.driver import ports
 from lutterfly.host.driver.driver import AcceleratorError, Driver
-from lutterfly.host.driver.transport import Transport, Turns
+from lutterfly.host.driver.transport import FairLock, Transport
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
 from lutterfly.host.session.loading import load_program
@@ -320,20 +320,20 @@ def test_simulators_of_their_own_run_side_by_side(answers: dict[str, np.ndarray]
 
 
 def test_turns_are_in_order() -> None:
-    turns, order, waiting = Turns(), [], []
+    lock, order, waiting = FairLock(), [], []
 
     def wait(name: int) -> None:
-        with turns.taken(), turns.taken():
+        with lock.held(), lock.held():
             order.append(name)
 
-    with turns.taken():
+    with lock.held():
         for name in range(8):
             waiting.append(threading.Thread(target=wait, args=(name,)))
             waiting[-1].start()
-            while len(turns._queue) <= name:
+            while len(lock._queue) <= name:
                 pass
         assert order == []
-    with turns.taken():
+    with lock.held():
         order.append("who had it before")
     for thread in waiting:
         thread.join(PATIENCE_S)
@@ -341,14 +341,14 @@ def test_turns_are_in_order() -> None:
 
 
 def test_turns_go_on_after_an_exception() -> None:
-    turns = Turns()
-    with pytest.raises(ValueError, match="mine"), turns.taken():
+    lock = FairLock()
+    with pytest.raises(ValueError, match="mine"), lock.held():
         raise ValueError("mine")
-    assert side_by_side(lambda: turns.taken().__enter__() is None) == [True]
+    assert side_by_side(lambda: lock.held().__enter__() is None) == [True]
 
 
 def test_turns_go_on_when_one_who_waits_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    turns, wait_for = Turns(), threading.Condition.wait_for
+    lock, wait_for = FairLock(), threading.Condition.wait_for
 
     def interrupt(condition: threading.Condition, predicate: Callable[[], bool]) -> bool:
         if threading.current_thread() is threading.main_thread():
@@ -356,9 +356,9 @@ def test_turns_go_on_when_one_who_waits_is_interrupted(monkeypatch: pytest.Monke
         return wait_for(condition, predicate)
 
     monkeypatch.setattr(threading.Condition, "wait_for", interrupt)
-    with pytest.raises(KeyboardInterrupt), turns.taken():
+    with pytest.raises(KeyboardInterrupt), lock.held():
         raise AssertionError("it was not this thread's turn")
-    assert side_by_side(lambda: turns.taken().__enter__() is None) == [True]
+    assert side_by_side(lambda: lock.held().__enter__() is None) == [True]
 
 
 def _use_after_fork(session: InferenceSession, results: multiprocessing.SimpleQueue) -> None:

@@ -21,7 +21,7 @@ from lutterfly.hdl.parts.pipeline import ASSERTED
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_ip import TopIp
 from lutterfly.host.simulation import build
-from lutterfly.host.simulation.simulator import EventKind, Fault, MemorySettings, Outcome, SimulationError, Simulator
+from lutterfly.host.simulation.simulator import EventKind, Fault, MemorySettings, SimulationError, Simulator, StopReason
 
 BASE, SIZE = 0x4000_0000, 1 << 20
 SOURCE, TARGET = 0x0, 0x8000
@@ -95,7 +95,7 @@ def test_a_broken_assertion_stops_the_simulator_that_broke_it(config: Config) ->
     simulator, other = (Simulator(copier_library(config), base=BASE, size=SIZE) for _ in range(2))
     full = config.memory.feature_bytes // (BEATS * config.axi.data_bytes)
     start(simulator, bursts=full)
-    assert simulator.run(100_000, until_interrupt=True) is Outcome.INTERRUPT
+    assert simulator.run(100_000, until_interrupt=True) is StopReason.INTERRUPT
     simulator.write_register(REGISTERS["INTERRUPT"].address, 1)
     start(simulator, bursts=full + 1)
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_a_broken_assertion_stops_the_simulator_that_broke_it(config: Config) ->
         ):
             simulator.run(100_000, until_interrupt=True)
     start(other, bursts=1)
-    assert other.run(10_000, until_interrupt=True) is Outcome.INTERRUPT
+    assert other.run(10_000, until_interrupt=True) is StopReason.INTERRUPT
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_copies_every_byte_and_no_other(simulator: Simulator, config: Config, se
     size = 3 * BEATS * config.axi.data_bytes
     before = bytes(simulator.memory)
     start(simulator, bursts=3)
-    assert simulator.run(20_000, until_interrupt=True) is Outcome.INTERRUPT
+    assert simulator.run(20_000, until_interrupt=True) is StopReason.INTERRUPT
     after = bytearray(before)
     after[TARGET : TARGET + size] = before[SOURCE : SOURCE + size]
     assert bytes(simulator.memory) == bytes(after)
@@ -151,7 +151,7 @@ def test_the_trace_has_each_rise_of_the_interrupt(simulator: Simulator) -> None:
     rises = []
     for _ in range(2):
         start(simulator, bursts=1)
-        assert simulator.run(10_000, until_interrupt=True) is Outcome.INTERRUPT
+        assert simulator.run(10_000, until_interrupt=True) is StopReason.INTERRUPT
         rises.append(simulator.cycle)
         # However long it stays high.
         simulator.run(50)
@@ -161,7 +161,7 @@ def test_the_trace_has_each_rise_of_the_interrupt(simulator: Simulator) -> None:
 def test_stops_at_a_completed_command(simulator: Simulator, config: Config) -> None:
     start(simulator, bursts=3)
     size = BEATS * config.axi.data_bytes
-    assert simulator.run(10_000, until_compute_done=(2,)) is Outcome.COMPUTE_DONE
+    assert simulator.run(10_000, until_compute_done=(2,)) is StopReason.COMPUTE_DONE
     target = simulator.memory[TARGET : TARGET + 3 * size]
     assert target[: 2 * size] == simulator.memory[SOURCE : SOURCE + 2 * size]
     assert target[2 * size :] != simulator.memory[SOURCE + 2 * size : SOURCE + 3 * size]
@@ -173,7 +173,7 @@ def test_faults(simulator: Simulator, config: Config, fault: Fault, place: int) 
     size = BEATS * config.axi.data_bytes
     simulator.add_fault(BASE + place + size, BASE + place + size + 1, fault)
     start(simulator, bursts=3)
-    assert simulator.run(10_000, until_interrupt=True) is Outcome.INTERRUPT
+    assert simulator.run(10_000, until_interrupt=True) is StopReason.INTERRUPT
     error = simulator.read_register(REGISTERS["ERROR"].address)
     assert (error & 0xFF, error >> 16) == (5 + (fault is Fault.DECODE), 1)
     simulator.clear_faults()
@@ -192,9 +192,9 @@ def test_outside_the_memory_is_an_error(simulator: Simulator) -> None:
 def test_a_memory_that_does_not_answer_until_it_is_released(simulator: Simulator, silent: str) -> None:
     simulator.configure(MemorySettings(**{silent: False}))
     start(simulator, bursts=1)
-    assert simulator.run(5_000, until_interrupt=True) is Outcome.LIMIT
+    assert simulator.run(5_000, until_interrupt=True) is StopReason.LIMIT
     simulator.configure(MemorySettings())
-    assert simulator.run(500, until_interrupt=True) is Outcome.INTERRUPT
+    assert simulator.run(500, until_interrupt=True) is StopReason.INTERRUPT
 
 
 @pytest.mark.regress

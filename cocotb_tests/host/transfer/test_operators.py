@@ -10,13 +10,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from lutterfly.host.model.model import Model
-from lutterfly.host.transfer.operators import Pointwise, chain_of, read_chain
+from lutterfly.host.transfer.operators import PointwiseFunction, chain_of, read_chain
 
 VALUES = np.linspace(-8, 8, 129, dtype=np.float32)
 
 
 def compute(model: onnx.ModelProto) -> np.ndarray:
-    return Pointwise(model, "chain")(VALUES)
+    return PointwiseFunction(model, "chain")(VALUES)
 
 
 @pytest.mark.parametrize(

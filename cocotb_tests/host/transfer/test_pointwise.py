@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from lutterfly.golden.transfer.schemes import parse
 from lutterfly.golden.transfer.tables import transfer_table
 from lutterfly.host.model.model import Model
-from lutterfly.host.transfer.operators import Pointwise, PointwiseError, chain_of, read_chain
+from lutterfly.host.transfer.operators import PointwiseError, PointwiseFunction, chain_of, read_chain
 
 VALUES = np.linspace(-8, 8, 255, dtype=np.float32)
 
@@ -21,7 +21,7 @@ VALUES = np.linspace(-8, 8, 255, dtype=np.float32)
 )
 def test_the_result_is_the_operators(operator: str, function) -> None:
     np.testing.assert_allclose(
-        Pointwise(chain_of([operator]), operator)(VALUES), function(VALUES), rtol=1e-5, atol=1e-6
+        PointwiseFunction(chain_of([operator]), operator)(VALUES), function(VALUES), rtol=1e-5, atol=1e-6
     )
 
 
@@ -49,7 +49,7 @@ def test_the_result_is_the_operators(operator: str, function) -> None:
 )
 def test_pointwise_operators_pass(word: str) -> None:
     """Also where the vectors of ONNX Runtime's kernels end elsewhere, and where results are no numbers."""
-    assert Pointwise(chain_of([word]), word)(VALUES).shape == VALUES.shape
+    assert PointwiseFunction(chain_of([word]), word)(VALUES).shape == VALUES.shape
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_pointwise_operators_pass(word: str) -> None:
 )
 def test_other_operators_are_refused_by_name(words: list[str], culprit: str) -> None:
     with pytest.raises(PointwiseError, match=f"^chain: {culprit} must be pointwise: "):
-        Pointwise(chain_of(words), "chain")(VALUES)
+        PointwiseFunction(chain_of(words), "chain")(VALUES)
 
 
 def test_a_constant_for_each_place_is_refused() -> None:
@@ -79,10 +79,10 @@ def test_a_constant_for_each_place_is_refused() -> None:
     graph = helper.make_graph([helper.make_node("Mul", ["x", "slope"], ["y"])], "g", *ends, [slope])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     with pytest.raises(ValueError, match=r"^chain: Mul must be pointwise: "):
-        Pointwise(read_chain(Model.written(model), "chain"), "chain")(VALUES)
+        PointwiseFunction(read_chain(Model.written(model), "chain"), "chain")(VALUES)
 
 
-def gate(*nodes: onnx.NodeProto, at: float, seen: float) -> Pointwise:
+def gate(*nodes: onnx.NodeProto, at: float, seen: float) -> PointwiseFunction:
     """``x``, but for the number ``at``: there what nodes make of ``is_seen``, which is 1 where ``seen`` stands."""
     constants = {"at": at, "seen": seen}
     tensors = [numpy_helper.from_array(np.array(value, np.float32), name) for name, value in constants.items()]
@@ -97,7 +97,9 @@ def gate(*nodes: onnx.NodeProto, at: float, seen: float) -> Pointwise:
     ]
     ends = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n"])] for name in "xy"]
     graph = helper.make_graph([*ahead, *nodes, *after], "g", *ends, tensors)
-    return Pointwise(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "chain")
+    return PointwiseFunction(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "chain"
+    )
 
 
 ANYWHERE = helper.make_node("ReduceMax", ["is_seen"], ["found"])
@@ -123,14 +125,14 @@ def test_one_number_that_depends_on_another_is_found(node, source: str, at: floa
 
 def test_what_onnx_runtime_does_not_run_is_refused_with_its_reason() -> None:
     with pytest.raises(ValueError, match=r"^chain: must be a chain of pointwise operators .* does not: .*else_branch"):
-        Pointwise(chain_of(["If"]), "chain")(VALUES)
+        PointwiseFunction(chain_of(["If"]), "chain")(VALUES)
 
 
 def test_results_that_are_not_float_are_refused() -> None:
     with pytest.raises(TypeError, match=r"^operator must give float32, not bool$"):
-        transfer_table(parse("q3.4"), Pointwise(chain_of(["Less:B=0"]), "Less"), parse("q3.4"))
+        transfer_table(parse("q3.4"), PointwiseFunction(chain_of(["Less:B=0"]), "Less"), parse("q3.4"))
 
 
 def test_all_codes_of_16_bits() -> None:
-    table = transfer_table(parse("q3.12"), Pointwise(chain_of(["Mul:B=-0.5"]), "Mul"), parse("q3.12"))
+    table = transfer_table(parse("q3.12"), PointwiseFunction(chain_of(["Mul:B=-0.5"]), "Mul"), parse("q3.12"))
     np.testing.assert_array_equal(table, np.clip(np.rint(parse("q3.12").codes / -2), -(1 << 15), (1 << 15) - 1))

@@ -17,7 +17,7 @@ from lutterfly.golden.transfer.schemes import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.command.main import main
 from lutterfly.host.simulation import toolchain
-from lutterfly.host.transfer.operators import Pointwise, chain_of
+from lutterfly.host.transfer.operators import PointwiseFunction, chain_of
 from lutterfly.host.transfer.table import module_name, table_verilog, tabulate_chain
 
 WAIVERS = Path(__file__).parents[2] / "hdl" / "lint.vlt"
@@ -38,7 +38,7 @@ def written(case: str, folder: Path) -> str:
 @pytest.mark.parametrize("case", sweep(CASES, kept=["half"]))
 def test_every_entry_of_the_file(simulate, case: str, tmp_path: Path) -> None:
     operator, source, target = CASES[case]
-    expected = tabulate_chain(operator, Pointwise(chain_of([operator]), operator), parse(source), parse(target))
+    expected = tabulate_chain(operator, PointwiseFunction(chain_of([operator]), operator), parse(source), parse(target))
     text = written(case, tmp_path).replace("dut_table", "dut")
     simulate(text, env=environment(expected.rom, tmp_path))
 

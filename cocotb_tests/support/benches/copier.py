@@ -11,7 +11,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response, axi4_lite_signature, axi4_signature
-from lutterfly.hdl.control.registers import Registers
+from lutterfly.hdl.control.registers import RegisterFile
 from lutterfly.hdl.memories.feature_memory import FeatureMemory
 
 BEATS = AxiConfig.BURST_BEATS
@@ -38,7 +38,7 @@ class Copier(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        m.submodules.registers = control = Registers(self.config)
+        m.submodules.registers = control = RegisterFile(self.config)
         m.submodules.feature_memory = feature = FeatureMemory(self.config)
         m.submodules.buffer = buffer = memory.Memory(shape=self.config.axi.data_bits, depth=BEATS, init=[])
         wiring.connect(m, wiring.flipped(self.control), control.control)

@@ -23,7 +23,7 @@ from lutterfly.synth.placed import replicate as replicate_module
 from lutterfly.synth.placed.delays import net_of
 from lutterfly.synth.placed.refine import refine
 from lutterfly.synth.placed.replicate import replicate
-from lutterfly.synth.placed.slices import REGISTER, Site, Slices
+from lutterfly.synth.placed.slices import REGISTER, Slices, SliceSite
 from lutterfly.synth.placed.timing import Timing
 
 TWO_CLOCKS = Platform(is_pumped=True)
@@ -315,7 +315,7 @@ def test_nextpnr_takes_what_was_moved(monkeypatch: pytest.MonkeyPatch, tmp_path:
         )
         column, row = timing.places[name]
         place = (100 if column < 63 else 20, 90 if row < 48 else 6)
-        slices.move(name, Site(place, "A", "FF0"))
+        slices.move(name, SliceSite(place, "A", "FF0"))
         timing.places[name] = place
         timing.update()
         longest = timing.paths(0.0)[0].delay_ns

@@ -14,7 +14,7 @@ from cocotb_tests.support.placed_netlists import Sketch, check_sites, designs, l
 from lutterfly.synth.placed import refine as module
 from lutterfly.synth.placed.refine import refine
 from lutterfly.synth.placed.runs import Run
-from lutterfly.synth.placed.slices import Mover, Site, Slices
+from lutterfly.synth.placed.slices import Mover, Slices, SliceSite
 from lutterfly.synth.placed.timing import Timing
 
 
@@ -80,7 +80,7 @@ def test_what_makes_a_path_longer_is_taken_back(monkeypatch: pytest.MonkeyPatch)
 
     def worst_move(timing: Timing, slices: Slices, name: str, limit_ns: float) -> object:
         asked.append(name)
-        away, back = Site((99, 90), "D", "FF1"), slices.site("b")
+        away, back = SliceSite((99, 90), "D", "FF1"), slices.site("b")
         return module._Move(1.0, {"b": away}, {"b": back}) if name == "b" else None
 
     monkeypatch.setattr(module, "_best_move", worst_move)
@@ -97,10 +97,10 @@ def test_a_run_that_makes_a_path_longer_is_taken_back(monkeypatch: pytest.Monkey
     sketch.register("b", "X12/Y10/SLICEA.FF0", "second")
     before, asked = sites(sketch), []
 
-    def worst_place(timing: Timing, slices: Slices, run: Run, *limits: float) -> tuple[float, dict[str, Site]]:
+    def worst_place(timing: Timing, slices: Slices, run: Run, *limits: float) -> tuple[float, dict[str, SliceSite]]:
         asked.append(run)
         assert len(asked) < 9
-        return 1.0, {"first": Site((99, 90), "A", "K0"), "second": Site((99, 90), "A", "K1")}
+        return 1.0, {"first": SliceSite((99, 90), "A", "K0"), "second": SliceSite((99, 90), "A", "K1")}
 
     monkeypatch.setattr(module, "_best_move", lambda *_: None)
     monkeypatch.setattr(module, "best_place", worst_place)

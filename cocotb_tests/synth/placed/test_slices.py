@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cocotb_tests.support.placed_netlists import Sketch
-from lutterfly.synth.placed.slices import Mover, Site, Slices, movers_of
+from lutterfly.synth.placed.slices import Mover, Slices, SliceSite, movers_of
 from lutterfly.synth.placed.timing import Timing
 
 HERE = (5, 5)
@@ -20,7 +20,7 @@ def free(sketch: Sketch, *, needs_table: bool = False, **more: str) -> str | Non
     position = found["mover"].position[-1]
     letter = found["mover"].slice
     wanted = {"mover": f"FF{position}"} | ({"table": f"K{position}"} if needs_table else {})
-    assert found == {name: Site(HERE, letter, site) for name, site in wanted.items()}
+    assert found == {name: SliceSite(HERE, letter, site) for name, site in wanted.items()}
     return letter + position
 
 
@@ -55,10 +55,10 @@ def test_a_table_for_itself_goes_to_any_free_table() -> None:
     sketch = Sketch()
     table = Mover(None, "t")
     sketch.register("a", "X5/Y5/SLICEA.FF0", "in", clock="double_clk", LSR="reset")
-    assert Slices(sketch.cells).free(HERE, table) == {"t": Site(HERE, "A", "K0")}
+    assert Slices(sketch.cells).free(HERE, table) == {"t": SliceSite(HERE, "A", "K0")}
     for number, letter in enumerate("ABCD"):
         sketch.table(f"k{number}", f"X5/Y5/SLICE{letter}.K0", "a")
-    assert Slices(sketch.cells).free(HERE, table) == {"t": Site(HERE, "A", "K1")}
+    assert Slices(sketch.cells).free(HERE, table) == {"t": SliceSite(HERE, "A", "K1")}
     for number, letter in enumerate("ABC"):
         sketch.table(f"l{number}", f"X5/Y5/SLICE{letter}.K1", "a")
     sketch.table("k3", "X5/Y5/SLICED.K0", "a", M="b")
@@ -93,11 +93,11 @@ def test_a_table_of_five_inputs_needs_a_whole_slice() -> None:
     sketch.table("b", "X5/Y5/SLICEB.K0", "in")
     sketch.table("c", "X5/Y5/SLICEC.K1", "in")
     mover = Mover(None, "lower", "upper")
-    halves = {"lower": Site(HERE, "D", "K0"), "upper": Site(HERE, "D", "K1")}
+    halves = {"lower": SliceSite(HERE, "D", "K0"), "upper": SliceSite(HERE, "D", "K1")}
     assert Slices(sketch.cells).free(HERE, mover) == halves
     # Its register comes in by the input that the select leaves.
     sketch.register("e", "X1/Y1/SLICEA.FF0", "lower")
-    assert Slices(sketch.cells).free(HERE, mover._replace(register="e")) == halves | {"e": Site(HERE, "D", "FF1")}
+    assert Slices(sketch.cells).free(HERE, mover._replace(register="e")) == halves | {"e": SliceSite(HERE, "D", "FF1")}
     sketch.register("d", "X5/Y5/SLICED.FF0", "in", clock="double_clk")
     assert Slices(sketch.cells).free(HERE, mover) is None
 
@@ -116,7 +116,7 @@ def test_a_site_is_taken_and_left() -> None:
     sketch.register("mover", "X1/Y1/SLICEA.FF0", "in")
     slices = Slices(sketch.cells)
     assert slices.site("mover") == ((1, 1), "A", "FF0")
-    slices.move("mover", Site(HERE, "A", "FF0"))
+    slices.move("mover", SliceSite(HERE, "A", "FF0"))
     assert sketch.site("mover") == "X5/Y5/SLICEA.FF0"
     assert slices.tiles[HERE] == {("B", "FF0"): "other", ("A", "FF0"): "mover"}
     assert slices.tiles[1, 1] == {}

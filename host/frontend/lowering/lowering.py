@@ -24,7 +24,7 @@ class Runs(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Lowering:
+class OperatorLowering:
     """A way to lower operators.
 
     Attributes

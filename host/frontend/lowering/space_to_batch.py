@@ -35,7 +35,7 @@ Constant = Callable[[str, np.ndarray], str]
 
 
 class Surroundings:
-    """What stands around a convolution in a graph whose constants and shapes are known."""
+    """The surroundings of a convolution in a graph whose constants and shapes are known."""
 
     def __init__(self, graph: OnnxGraph):
         self.graph = graph

@@ -14,7 +14,7 @@ from onnx import NodeProto
 from ...graph import BinaryConvolution
 from ...model.model import Model
 from ..fragments import LAYOUT, MAX_POOLING, TRANSPARENT, label
-from ..lowering.lowering import Lowering, Runs
+from ..lowering.lowering import OperatorLowering, Runs
 from ..parse import check_file
 from ..source import ModelError
 from .chain import Chain, find_chain, is_scalar
@@ -29,8 +29,8 @@ __all__ = ["QONNX_LOWERINGS", "notes_of", "rewrite"]
 _FLOAT = onnx.TensorProto.FLOAT
 #: What stands for the operators of QONNX' own: their values are part of the layers around them.
 QONNX_LOWERINGS = (
-    Lowering(read_quantiser, BIPOLAR, Runs.LAYER, (BinaryConvolution,), title="binary quantisers of QONNX"),
-    Lowering(read_quantiser, INTEGER, Runs.TABLE, (), title="quantisers of QONNX"),
+    OperatorLowering(read_quantiser, BIPOLAR, Runs.LAYER, (BinaryConvolution,), title="binary quantisers of QONNX"),
+    OperatorLowering(read_quantiser, INTEGER, Runs.TABLE, (), title="quantisers of QONNX"),
 )
 
 
