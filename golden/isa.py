@@ -392,7 +392,7 @@ BARRIER = _format(
     Barrier,
     action="wait until every earlier command has completed\nwait until every core of the group is here",
     notes="Illegal where there is one core. The cores of a group meet where all are at a BARRIER with this group: what "
-    "one of them has stored before, each may load behind it. A group without this core, or with cores that there are "
+    "one of them has stored before, each may load after it. A group without this core, or with cores that there are "
     "not, is an illegal field. Where a core of it has ended, or ends before it is here, the run stops with BARRIER.",
 )
 

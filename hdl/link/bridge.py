@@ -265,8 +265,8 @@ def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
 class Bridge(wiring.Component):
     """Answer a host's requests, one after the other.
 
-    Bit-exact with :class:`lutterfly.golden.link.bridge.Bridge`. Nothing happens before a whole frame is here whose CRC
-    is right; while its request is carried out, and answered, what comes is lost. It listens again, at a new rate if
+    Bit-exact with :class:`lutterfly.golden.link.bridge.BridgeModel`. Nothing happens before a whole frame is here whose
+    CRC is right; while its request is carried out, and answered, what comes is lost. It listens again, at a new rate if
     that was asked for, as soon as the last byte of its answer goes to the line. That takes bounded time if registers,
     arena and line do: a WAIT as many cycles as it says, all else a few for each byte. At another rate than the initial
     one, ``rate_timeout`` cycles of listening without a good frame bring that back.

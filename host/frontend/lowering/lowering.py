@@ -18,7 +18,7 @@ class Runs(enum.Enum):
     """The way in which the accelerator executes operators."""
 
     LAYER = "a layer"
-    TABLE = "a table, part of the layer in front where nothing else reads what that gives"
+    TABLE = "a table, fused into the layer before it where no other layer reads that layer's result"
     COPY = "a copy, or none where what reads it finds the bytes where they are"
     IN_PLACE = "a view in place, or a copy where elements have to move"
 
