@@ -39,6 +39,12 @@ def transport(board: Board) -> Iterator[UioTransport]:
     transport.close()
 
 
+@pytest.fixture
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core is played by a thread, whose pace is this machine's: no verdict by the clock on the wall."""
+    monkeypatch.setattr(module, "SLOWEST_HZ", 50_000)
+
+
 def classify(transport: UioTransport) -> None:
     """Digits, as the golden functions compute them, and back to back."""
     session = InferenceSession(digits.model_path(), CONFIG, transport)
@@ -48,16 +54,19 @@ def classify(transport: UioTransport) -> None:
         np.testing.assert_array_equal(session.run(None, feeds)[0], golden.run(None, feeds)[0])
 
 
+@pytest.mark.usefixtures("slow_clock")
 def test_digits_through_the_files(transport: UioTransport) -> None:
     assert (transport.arena_base, transport.arena_bytes) == (ADDRESS, 1 << 20)
     classify(transport)
 
 
+@pytest.mark.usefixtures("slow_clock")
 def test_without_the_interrupts_wire_it_is_seen_all_the_same(board: Board, transport: UioTransport) -> None:
     board.has_wire = False
     classify(transport)
 
 
+@pytest.mark.usefixtures("slow_clock")
 def test_interrupts_of_others_end_no_wait(
     board: Board, transport: UioTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
