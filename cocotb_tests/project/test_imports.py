@@ -189,6 +189,19 @@ def test_an_engine_is_imported_by_name_in_few_places() -> None:
     assert wrong == []
 
 
+def test_the_array_names_no_engine() -> None:
+    """What an engine adds to it is a stage, which it finds in their table."""
+    rooms = {engine.name.lower() for engine in ENGINES.values()}
+    wrong = [
+        f"{path}:{line}: {imported}"
+        for path, tree in modules("hdl/engines")
+        if path.name in ("mac_array.py", "mac_column.py", "stage.py")
+        for line, imported in imports(path, tree)
+        if rooms & {part.lower() for part in imported.split(".")}
+    ]
+    assert wrong == []
+
+
 def kinds_asked_for(text: str) -> list[str]:
     """Give the questions of a source for a layer's kind, with lines: isinstance, type comparison, match."""
     tree, found = ast.parse(text), []

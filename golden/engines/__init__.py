@@ -44,7 +44,7 @@ __all__ = [
     "specification_of",
 ]
 
-#: An engine is one line here, and one in ``hdl/engines/__init__.py``.
+#: An engine is one line here, and one in ``hdl/engines/__init__.py``, or in ``hdl/engines/stages.py``.
 _MODULES = (mac, maximum, depthwise, xnor, fpc, add, binary_maximum, multiply, winograd)
 
 #: What each engine computes, by its code.
