@@ -11,7 +11,7 @@ from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import BINARY_MAXIMUM, FPC, MAC, MAXIMUM, XNOR, EngineConfigs
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.engines.fpc import FpcConfig
-from lutterfly.golden.machine.landings import is_packed_legally, pack_windows, packs, written_span
+from lutterfly.golden.machine.write_back import is_packed_legally, pack_windows, packs, written_span
 from lutterfly.golden.presets import PRESETS
 
 WITHOUT = dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, MAXIMUM))

@@ -285,7 +285,7 @@ class EngineSpecification:
         What may make codes of its totals, in the order in which commands choose; the last one serves all others.
     is_binary : bool
         Every bit of a word is a binary value. Configurations with such an engine can pack results, see
-        :mod:`~lutterfly.golden.machine.landings`.
+        :mod:`~lutterfly.golden.machine.write_back`.
     borrowed_columns : callable
         Configuration to the columns of the array, the first ones, whose multipliers it uses: values of 16 bits by
         the weights of those columns.

@@ -15,7 +15,7 @@ from ..memories import LocalMemory
 from ..numerics import windows
 from ..units import ErrorCode, Unit
 from .flights import CommandError
-from .landings import EarlyReads, is_packed_legally, pack_windows, shares_bytes, window_spans
+from .write_back import EarlyReads, is_packed_legally, pack_windows, shares_bytes, window_spans
 
 # Reading the windows of a COMPUTE command from the feature memory.
 

@@ -20,7 +20,7 @@ from . import dma
 from .compute import check_fields, compute_results, write_results, written_bytes
 from .dma import ArenaViews, poison
 from .flights import BegunCommand, CommandError, MachineError, Memories, QueueState
-from .landings import Landings
+from .write_back import WriteBacks
 
 UInt8 = npt.NDArray[np.uint8]
 #: Called with a core, a compute command's index, and the feature memory when that command has completed.
@@ -54,7 +54,7 @@ class CoreModel:
         self._queues: dict[Queue, QueueState] = {}
         #: Tokens that are given and not taken, for each pair of peers: giver, taker.
         self._tokens: Counter[tuple[Queue, Queue]] = Counter()
-        self._landings: Landings
+        self._write_backs: WriteBacks
         self._arena: ArenaViews
         self._observe: Observer | None = None
         self.memories: Memories = {
@@ -69,7 +69,7 @@ class CoreModel:
             commands = arena[self.number][start : start + size].tobytes()
             self._queues[queue] = QueueState(queue, self.config, self.number, commands)
         self._tokens.clear()
-        self._landings = Landings(self.config)
+        self._write_backs = WriteBacks(self.config)
 
     @property
     def done(self) -> bool:
@@ -164,8 +164,8 @@ class CoreModel:
             check_fields(flight.fields, self.config)
         except CommandError as error:
             raise self._error(error, flight.index) from error
-        issued, flight.early = self._landings.foresee(flight.fields, after=bool(flight.fields.after))
-        self._landings.issue(flight.fields, issued)
+        issued, flight.early = self._write_backs.foresee(flight.fields, after=bool(flight.fields.after))
+        self._write_backs.issue(flight.fields, issued)
         flight.complete = issued.complete
         while side.flights and side.flights[0].complete <= issued.begin:
             self._complete(side)

@@ -14,7 +14,7 @@ from ..engines import find_engine, format_of
 from ..isa import COMMAND_BYTES, CommandFields, Opcode
 from ..memories import LocalMemory
 from ..units import ErrorCode, Queue, Unit
-from .landings import EarlyReads
+from .write_back import EarlyReads
 
 UInt8 = npt.NDArray[np.uint8]
 Memories = dict[LocalMemory, UInt8]

@@ -123,7 +123,7 @@ def addends_latency(config: Config) -> int:
 
 def reset_cycles(config: Config) -> int:
     """Return the fewest cycles of a soft reset: more than any pipeline has stages, as their flags are not reset."""
-    longest = max(landing_latency(config, {"engine": engine}) for engine in config.engines)
+    longest = max(result_latency(config, {"engine": engine}) for engine in config.engines)
     # This supposes that the whole result FIFO has to be worked off.
     waiting = result_windows(config) * result_groups(config, config.array.lanes)
     return max(1 << (ISSUE_LATENCY + longest + waiting).bit_length(), _RESET_CYCLES)
@@ -145,7 +145,7 @@ def finish_latency(config: Config) -> int:
     )
 
 
-def landing_latency(config: Config, command: Mapping[str, int]) -> int:
+def result_latency(config: Config, command: Mapping[str, int]) -> int:
     """Return the cycles from a window's last issue to the first issue that may read its result.
 
     This is for a window of one group, when nothing waits for the requantiser. ``command`` holds the command's fields.

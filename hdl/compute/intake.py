@@ -11,7 +11,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines import specification_of
 from ...golden.engines.specification import comes_too_early, leaves_nothing_out
-from ...golden.machine.landings import packing_conditions
+from ...golden.machine.write_back import packing_conditions
 from ..engines.engine import most_further
 from ..parts.isa import EngineCommand, command_shape, field_shape
 

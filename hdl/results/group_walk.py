@@ -10,7 +10,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.machine.landings import packs, shares_bytes
+from ...golden.machine.write_back import packs, shares_bytes
 from ...golden.timing.latencies import burst_results
 from ..engines import COMPONENTS
 from ..engines.engine import (

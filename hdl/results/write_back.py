@@ -9,7 +9,7 @@ from amaranth.utils import ceil_log2
 
 from ...golden import isa
 from ...golden.config import Config
-from ...golden.machine.landings import packs
+from ...golden.machine.write_back import packs
 from ...golden.units import ErrorCode, Unit
 from ..engines.engine import codes_layout, has_whole_finish
 from ..memories.feature_memory import feature_write_layout

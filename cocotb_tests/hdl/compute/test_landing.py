@@ -25,7 +25,7 @@ from lutterfly.golden.engines import DEPTHWISE, SPECIFICATIONS
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.machine.compute import compute_results, write_results
-from lutterfly.golden.machine.landings import Landings
+from lutterfly.golden.machine.write_back import WriteBacks
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import Compute
@@ -99,12 +99,12 @@ def reading(
         first["destination"] = place + (WINDOWS + 2) * lanes
         second |= {"after": 1, "destination": place}
         third |= {"destination": place + (WINDOWS + 1) * lanes}
-        landings = Landings(config)
+        write_backs = WriteBacks(config)
         for one in (first, second):
-            issued, _ = landings.foresee(one, after=bool(one["after"]))
-            landings.issue(one, issued)
+            issued, _ = write_backs.foresee(one, after=bool(one["after"]))
+            write_backs.issue(one, issued)
         results = dataclasses.replace(issued, end=issued.end - 8).last_windows()
-        begin = landings.foresee(third, after=False)[0].begin
+        begin = write_backs.foresee(third, after=False)[0].begin
         steps = {begin + step + early: step for step in range(third["steps"])}
         found = [(number, steps[landing]) for number, landing in results if landing in steps]
         if found:
@@ -139,11 +139,11 @@ def all_readings(config: Config, rng: np.random.Generator, early: int) -> tuple[
 
 def is_certain(config: Config, scenario: Scenario) -> list[bool]:
     """For each command, whether the golden machine knows its results, whatever it draws."""
-    landings, certain = Landings(config), []
+    write_backs, certain = WriteBacks(config), []
     memories = {name: image.copy() for name, image in scenario.memories.items()}
     for one in scenario.commands:
-        issued, early = landings.foresee(one, after=bool(one["after"]))
-        landings.issue(one, issued)
+        issued, early = write_backs.foresee(one, after=bool(one["after"]))
+        write_backs.issue(one, issued)
         drawn = [compute_results(one, memories, config, np.random.default_rng(seed), early) for seed in range(8)]
         certain.append(all((results == drawn[0]).all() for results in drawn))
         right = compute_results(one, memories, config, np.random.default_rng(0))

@@ -14,7 +14,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
 from cocotb_tests.support.sweeps import sweep
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, EngineConfigs
-from lutterfly.golden.machine.landings import packs
+from lutterfly.golden.machine.write_back import packs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.memories.feature_memory import feature_write_layout

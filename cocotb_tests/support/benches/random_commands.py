@@ -13,7 +13,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, SPECIFICATIONS, find_engine
 from lutterfly.golden.engines.specification import EngineSpecification, RandomWindow
-from lutterfly.golden.machine.landings import is_packed_legally
+from lutterfly.golden.machine.write_back import is_packed_legally
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.memories import memories as built
 from lutterfly.golden.numerics.requant import pack_parameters

@@ -14,7 +14,7 @@ from cocotb_tests.support.edges.case import (
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM
-from lutterfly.golden.machine.landings import packs
+from lutterfly.golden.machine.write_back import packs
 
 
 def counts(config: Config) -> Iterator[Case]:

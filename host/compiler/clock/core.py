@@ -11,7 +11,6 @@ from ....golden.config import Config
 from ....golden.engines import specification_of
 from ....golden.isa import Barrier, Compute, Opcode
 from ....golden.timing.issue import command_parts, issue_rounds, issue_steps
-from ....golden.timing.landing import lead
 from ....golden.timing.latencies import (
     PAUSES_HIDDEN,
     STEPS_AHEAD,
@@ -20,9 +19,10 @@ from ....golden.timing.latencies import (
     command_beats,
     command_cycles,
     commands_at_once,
-    landing_latency,
+    result_latency,
 )
 from ....golden.timing.overheads import OVERHEADS
+from ....golden.timing.write_back import lead
 from ....golden.units import Queue
 from ..operation import Command
 from .buses import Agenda, Barriers, Events, Port, Process, Reads, Rounds, Run, Signal, Wait
@@ -363,7 +363,7 @@ class ComputeClock:
             first = max(first, self.landed - ahead)
         self.backlog = max(self.backlog - (first - after), 0)
         self.before = fields
-        latency = landing_latency(config, fields)
+        latency = result_latency(config, fields)
         limit = backlog_limit(config, fields.engine)
         unread = fields.steps - spec.issue.steps_read(fields, config)
         now = first

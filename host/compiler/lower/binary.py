@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ....golden.elements import BINARY_BITS, CODE_BITS
 from ....golden.engines import MAXIMUM, XNOR
-from ....golden.machine.landings import shares_bytes
+from ....golden.machine.write_back import shares_bytes
 from ....golden.memories import PARAMETER_BYTES, LocalMemory
 from ....golden.numerics.binary import pack
 from ....golden.timing.issue import result_groups

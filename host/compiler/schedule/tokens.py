@@ -10,7 +10,7 @@ import numpy as np
 
 from ....golden.engines import find_engine, specification_of
 from ....golden.isa import LIST_ENTRY_BYTES, Barrier, CommandFields, Compute, Load, Opcode
-from ....golden.machine.landings import EarlyReads, Landings
+from ....golden.machine.write_back import EarlyReads, WriteBacks
 from ....golden.memories import LocalMemory
 from ....golden.numerics import windows
 from ....golden.units import Queue
@@ -23,7 +23,7 @@ from ..storage import NO_ADDRESSES, Addresses, capacity, unit_count
 
 
 class Landed:
-    """The compute queue of a plan on the timeline of what a program may rely on, see :mod:`golden.timing.landing`.
+    """The compute queue of a plan on the timeline of what a program may rely on, see :mod:`golden.timing.write_back`.
 
     Commands of both queues are taken in an order in which they could run one by one.
 
@@ -34,7 +34,7 @@ class Landed:
 
     def __init__(self, plan: Loaded):
         self._plan = plan
-        self._landings = Landings(plan.config)
+        self._write_backs = WriteBacks(plan.config)
         self._entries = np.zeros(plan.config.memory.list_entries, np.uint32)
         #: When each command so far is complete, as verification sees it.
         self._complete: list[int] = []
@@ -54,12 +54,12 @@ class Landed:
         """
         fields = command.fields
         assert isinstance(fields, Compute), "what is issued"
-        issued, early = self._landings.foresee(fields, after=False)
+        issued, early = self._write_backs.foresee(fields, after=False)
         needs = compared >= 0 and self._complete[compared] > issued.begin
         needs = needs or self._reads_too_early(fields, early, command)
         if needs:
-            issued, _ = self._landings.foresee(fields, after=True)
-        self._landings.issue(fields, issued)
+            issued, _ = self._write_backs.foresee(fields, after=True)
+        self._write_backs.issue(fields, issued)
         self._complete.append(issued.complete)
         return needs
 

@@ -14,7 +14,7 @@ from ..elements import BINARY_BITS, run_bytes
 from ..engines import find_engine, specification_of
 from ..engines.specification import as_numpy
 from ..numerics import windows
-from ..timing.landing import Issued, Timeline
+from ..timing.write_back import Issued, Timeline
 
 # Packed results: a bit for each code, 1 where it is not negative, as the hardware collects and writes them.
 #
@@ -131,13 +131,13 @@ class EarlyReads:
 
     Attributes
     ----------
-    landings : int64[feature_bytes] or None
+    readable_from : int64[feature_bytes] or None
         For each byte the first cycle in which a step may read it; None if all is written back when the command begins.
     begins : int64[windows]
         The cycle of the first step of each window; any later one for windows that come after the last write-back.
     """
 
-    landings: Int64 | None
+    readable_from: Int64 | None
     begins: Int64
 
     @property
@@ -147,7 +147,7 @@ class EarlyReads:
 
     def may_matter(self, number: Int64) -> bool:
         """Return whether one of these windows begins before all results are written back."""
-        return self.landings is not None and bool((self.begins[number] != _LATE).any())
+        return self.readable_from is not None and bool((self.begins[number] != _LATE).any())
 
     def cycles(self, command: Mapping[str, int], number: Int64) -> Int64:
         """Return the cycle of each step of some windows, int64[..., steps]; any later one for steps that are left
@@ -160,12 +160,12 @@ class EarlyReads:
     def too_early(self, addresses: Int64, cycles: Int64) -> Bool:
         """Return whether each byte is read too early: ``addresses`` int64[..., lanes] of words in ``cycles``
         int64[...]."""
-        if self.landings is None:
+        if self.readable_from is None:
             return np.zeros(addresses.shape, np.bool_)
-        return self.landings[addresses] > cycles[..., None]
+        return self.readable_from[addresses] > cycles[..., None]
 
 
-class Landings:
+class WriteBacks:
     """The cycle in which each byte of a queue's results is written back, on the timeline on which a program may rely.
 
     Parameters
@@ -176,28 +176,28 @@ class Landings:
     def __init__(self, config: Config):
         self.config = config
         self._timeline = Timeline(config)
-        self._landings = np.full(config.memory.feature_bytes, -1, np.int64)
-        self._landed = 0
+        self._readable_from = np.full(config.memory.feature_bytes, -1, np.int64)
+        self._written_back = 0
 
     def foresee(self, command: Mapping[str, int], *, after: bool) -> tuple[Issued, EarlyReads]:
         """Return the next command, legal and within its memories, on the timeline, and the bytes it may read too
         early."""
         issued = self._timeline.foresee(command, after=after)
         begins = np.full(command["outer"] * command["middle"] * command["inner"], _LATE, np.int64)
-        if self._landed <= issued.begin:
+        if self._written_back <= issued.begin:
             return issued, EarlyReads(None, begins)
-        for number, begin in issued.first_windows(self._landed):
+        for number, begin in issued.first_windows(self._written_back):
             begins[number] = begin
-        return issued, EarlyReads(self._landings.copy(), begins)
+        return issued, EarlyReads(self._readable_from.copy(), begins)
 
     def issue(self, command: Mapping[str, int], issued: Issued) -> None:
         """Continue after a command that :meth:`foresee` returned."""
         self._timeline.issue(command, issued)
-        self._landed = issued.landed
+        self._written_back = issued.written_back
         shape = tuple(command[name] for name in ("outer", "middle", "inner"))
         axis, spans = windows.tile_axis(command), list(window_spans(command, self.config))
-        for number, landing in issued.last_windows():
+        for number, readable in issued.last_windows():
             place = [int(index) for index in np.unravel_index(number, shape)]
             starts, count = spans[place.pop(axis)]
             for start in starts[tuple(place)].tolist():
-                self._landings[start : start + count] = landing
+                self._readable_from[start : start + count] = readable

@@ -15,7 +15,7 @@ from ..config import Config
 from ..engines import specification_of
 from ..engines.specification import comes_too_early
 from .issue import command_parts, issue_rounds
-from .latencies import backlog_limit, finish_latency, landing_latency
+from .latencies import backlog_limit, finish_latency, result_latency
 from .overheads import OVERHEADS
 
 
@@ -63,8 +63,8 @@ class _Rounds:
         """Yield the windows from a round on: number, first step, and the first step that may read its result."""
         for round_ in range(first, self.count):
             number, begin = self.number + round_ * len(self.windows), self.begin + round_ * self.period
-            for place, (step, landing) in enumerate(self.windows):
-                yield number + place, begin + step, begin + landing
+            for place, (step, readable) in enumerate(self.windows):
+                yield number + place, begin + step, begin + readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Issued:
     ----------
     begin, end : int
         The cycle of its first step, and the cycle after its last.
-    landed : int
+    written_back : int
         The cycle from which on a step may read all of its results, and all earlier ones.
     backlog : int
         Cycles that the requantiser still needs when it ends.
@@ -83,14 +83,14 @@ class Issued:
 
     begin: int
     end: int
-    landed: int
+    written_back: int
     backlog: int
     _rounds: tuple[_Rounds, ...]
 
     @property
     def complete(self) -> int:
         """The cycle by which the command has completed."""
-        return self.landed + OVERHEADS.completion
+        return self.written_back + OVERHEADS.completion
 
     def first_windows(self, end: int) -> Iterator[tuple[int, int]]:
         """Yield the windows that begin before a cycle: number, and the cycle of the first step.
@@ -109,9 +109,9 @@ class Issued:
         Each is given by its number and the first cycle in which a step may read its results.
         """
         for rounds in self._rounds:
-            latest = rounds.begin + max(landing for _, landing in rounds.windows)
+            latest = rounds.begin + max(readable for _, readable in rounds.windows)
             skipped = max((self.end - latest) // rounds.period, 0) if rounds.period else 0
-            yield from ((number, landing) for number, _, landing in rounds.all(skipped) if landing > self.end)
+            yield from ((number, readable) for number, _, readable in rounds.all(skipped) if readable > self.end)
 
 
 @dataclass
@@ -139,15 +139,15 @@ class Timeline:
             ahead = lead(self.config, command, self.fields, after=after)
             if ahead is not None:
                 # By then the result FIFO is empty.
-                begin, backlog = max(begin, self.before.landed - ahead), 0
+                begin, backlog = max(begin, self.before.written_back - ahead), 0
         is_burst = specification_of(command["engine"]).issue.is_burst
-        latency, limit = landing_latency(self.config, command), backlog_limit(self.config, command["engine"])
+        latency, limit = result_latency(self.config, command), backlog_limit(self.config, command["engine"])
         now, number, begins = begin, 0, True
         rounds: list[_Rounds] = []
         for windows, part_rounds in command_parts(command, self.config):
             issued_alike = issue_rounds(backlog, windows, part_rounds, limit=limit, begins=begins, is_burst=is_burst)
             for count, issued, after_round in issued_alike:
-                places, step, landed = [], 0, now
+                places, step, written_back = [], 0, now
                 for (steps, groups), (hold, waiting) in zip(windows, issued, strict=True):
                     counted = step + hold + (0 if is_burst else steps - 1)
                     working = max(waiting - 1, 0) + groups + begins
@@ -157,8 +157,8 @@ class Timeline:
                     step += steps + hold
                 rounds.append(_Rounds(now, number, count, step, tuple(places)))
                 now, number, backlog = now + count * step, number + count * len(windows), after_round
-        landed = rounds[-1].begin + (rounds[-1].count - 1) * rounds[-1].period + rounds[-1].windows[-1][1]
-        return Issued(begin, now, landed, backlog, tuple(rounds))
+        written_back = rounds[-1].begin + (rounds[-1].count - 1) * rounds[-1].period + rounds[-1].windows[-1][1]
+        return Issued(begin, now, written_back, backlog, tuple(rounds))
 
     def issue(self, command: Mapping[str, int], issued: Issued) -> None:
         """Continue after a command that :meth:`foresee` returned."""

@@ -14,10 +14,10 @@ from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, FPC, MAC, MAXIMUM, SPECIFICATIONS, EngineConfigs
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import COMPUTE
-from lutterfly.golden.machine.landings import Landings
+from lutterfly.golden.machine.write_back import WriteBacks
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.landing import Timeline, lead
-from lutterfly.golden.timing.latencies import backlog_limit, finish_latency, landing_latency
+from lutterfly.golden.timing.latencies import backlog_limit, finish_latency, result_latency
+from lutterfly.golden.timing.write_back import Timeline, lead
 
 TINY = PRESETS["tiny"]
 CONFIGS = {
@@ -77,7 +77,7 @@ def played(
     now, backlog, landed, before = 0, 0, 0, None
     for fields, after in commands:
         ahead = None if before is None else lead(config, fields, before, after=after)
-        before, engine, latency = fields, fields["engine"], landing_latency(config, fields)
+        before, engine, latency = fields, fields["engine"], result_latency(config, fields)
         is_burst = engine == FPC
         issues.append([])
         landings.append([])
@@ -127,7 +127,7 @@ def test_what_is_late_enough_stays_so_whatever_is_delayed(name: str, seed: int, 
         if not p_stall:
             assert next(issued.first_windows(issued.end)) == (0, issues[index][0][0])
             assert issued.end == issues[index][-1][-1] + 1
-            assert issued.landed == landings[index][-1]
+            assert issued.written_back == landings[index][-1]
             assert own == {number: now for number, now in enumerate(landings[index]) if now > issued.end}
     assert compared > 100
 
@@ -143,7 +143,7 @@ def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
     for one, before in ((other, same), (burst, burst), (burst, same), (same, burst)):
         assert lead(config, one, before, after=False) == 0
         assert lead(over, one, before, after=False) == finish
-    assert 0 < finish < landing_latency(over, same)
+    assert 0 < finish < result_latency(over, same)
 
 
 @pytest.mark.parametrize("further", range(5))
@@ -158,36 +158,36 @@ def test_a_command_waits_for_the_chains_of_the_one_before_where_its_first_result
 
 
 def test_bytes_land_with_their_window() -> None:
-    landings = Landings(TINY)
+    write_backs = WriteBacks(TINY)
     writer = command(MAXIMUM, inner=20, steps=4, lanes=4, last_lanes=4, destination=100, destination_inner=4)
-    issued, early = landings.foresee(writer, after=False)
-    assert early.landings is None
-    landings.issue(writer, issued)
+    issued, early = write_backs.foresee(writer, after=False)
+    assert early.readable_from is None
+    write_backs.issue(writer, issued)
     reader = command(MAXIMUM, inner=90)
-    issued, early = landings.foresee(reader, after=False)
-    assert early.landings is not None
-    assert (np.diff(early.landings[100:180].reshape(-1, 4), axis=1) == 0).all()
-    under_way = early.landings[100:180:4][early.landings[100:180:4] > issued.begin]
+    issued, early = write_backs.foresee(reader, after=False)
+    assert early.readable_from is not None
+    assert (np.diff(early.readable_from[100:180].reshape(-1, 4), axis=1) == 0).all()
+    under_way = early.readable_from[100:180:4][early.readable_from[100:180:4] > issued.begin]
     assert len(under_way) > 5
     assert (np.diff(under_way) == 4).all()
     # One window each cycle: the first that may read all is the one after these.
     assert under_way[-1] == issued.begin + len(early.windows)
-    assert (early.landings[:100] < issued.begin).all()
-    assert (early.landings[180:] < issued.begin).all()
+    assert (early.readable_from[:100] < issued.begin).all()
+    assert (early.readable_from[180:] < issued.begin).all()
     # One that waits finds nothing under way.
-    assert landings.foresee(reader, after=True)[1].landings is None
+    assert write_backs.foresee(reader, after=True)[1].readable_from is None
     # Each word of four bytes, a cycle before it may be read and then.
     words = 180 - 4 * np.arange(len(under_way), 0, -1)[:, None] + np.arange(4)
-    assert early.too_early(words, early.landings[words[:, 0]] - 1).all()
-    assert not early.too_early(words, early.landings[words[:, 0]]).any()
+    assert early.too_early(words, early.readable_from[words[:, 0]] - 1).all()
+    assert not early.too_early(words, early.readable_from[words[:, 0]]).any()
 
 
 def test_steps_that_a_window_leaves_out_read_nothing_too_early() -> None:
-    landings = Landings(TINY)
+    write_backs = WriteBacks(TINY)
     writer = command(MAXIMUM, inner=20, steps=2)
-    landings.issue(writer, landings.foresee(writer, after=False)[0])
+    write_backs.issue(writer, write_backs.foresee(writer, after=False)[0])
     reader = command(MAXIMUM, middle=2, inner=3, steps=4, skip=3)
-    issued, early = landings.foresee(reader, after=False)
+    issued, early = write_backs.foresee(reader, after=False)
     cycles = early.cycles(reader, np.arange(6).reshape(2, 3))
     begin, late = issued.begin, np.iinfo(np.int64).max
     assert cycles[0].tolist() == [
