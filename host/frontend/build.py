@@ -17,6 +17,7 @@ from ..graph.evaluate import to_onnx
 from ..graph.tabulate import CODES, open_part, tabulate
 from ..model.executed import open_session
 from ..model.model import Model
+from ..model.onnx_graph import attributes_of
 from .classify import quantisation
 from .fragments import Fragment, Kind, label
 from .source import Source, UnsupportedError, cut
@@ -153,14 +154,9 @@ class Build:
         self.graph.tensors[place.tensor] = dataclasses.replace(tensor, views=(*tensor.views, view))
 
 
-def attributes(node: NodeProto) -> dict[str, object]:
-    """The attributes of a node by name."""
-    return {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
-
-
 def permutation_of(node: NodeProto, rank: int) -> tuple[int, ...]:
     """The permutation of a Transpose."""
-    return tuple(attributes(node).get("perm", range(rank)[::-1]))
+    return tuple(attributes_of(node).get("perm", range(rank)[::-1]))
 
 
 def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
@@ -200,7 +196,7 @@ def window_of(node: NodeProto, kernel: tuple[int, ...], rank: int, input_shape: 
     input_shape, output_shape : tuple of int
         (height, width, channels), as ONNX Runtime has them; ``ceil_mode`` and ``auto_pad`` show in the latter.
     """
-    given = attributes(node)
+    given = attributes_of(node)
     lead = (1,) * (2 - rank)
     kernel = lead + tuple(kernel)
     stride = lead + tuple(given.get("strides", (1,) * rank))
@@ -226,7 +222,7 @@ def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: 
     There are some where ``auto_pad`` is SAME_UPPER or SAME_LOWER and the stride is larger than the kernel: the border
     that ONNX Runtime computes is negative then. How it rounds the half of it is found by trial (onnxruntime 1.31).
     """
-    rounding = {b"SAME_UPPER": 1, b"SAME_LOWER": 2}.get(attributes(node).get("auto_pad", b""))
+    rounding = {b"SAME_UPPER": 1, b"SAME_LOWER": 2}.get(attributes_of(node).get("auto_pad", b""))
     if rounding is None:
         return 0, 0
     below, beside = (

@@ -13,13 +13,13 @@ from onnx import NodeProto
 from ..graph import Int8, MaxPool, Rearrange, Slice, Window, copies
 from ..graph.geometry import composed
 from ..model.executed import Transposed, uncut_size
+from ..model.onnx_graph import attributes_of
 from .build import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     Build,
     Place,
     Shape3,
-    attributes,
     image_place,
     image_shape,
     permutation_of,
@@ -271,7 +271,7 @@ def lower_move(build: Build, node: NodeProto, place: Place, output: str, like: s
 
 
 def _layer(build: Build, node: NodeProto, source: str, output: str, shape: Shape3, target: Shape3) -> Rearrange:
-    names, given = (node.name, source, output), attributes(node)
+    names, given = (node.name, source, output), attributes_of(node)
     if node.op_type == "DepthToSpace":
         phases_first = given.get("mode", b"DCR") == b"DCR"
         block = (given["blocksize"],) * 2
@@ -297,7 +297,7 @@ def _cut_off(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> 
 
 def _factors(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> tuple[int, int]:
     """Return how often a Resize repeats each row and column, if it does nothing else."""
-    given, mode = attributes(node), attributes(node).get("mode", b"nearest").decode()
+    given, mode = attributes_of(node), attributes_of(node).get("mode", b"nearest").decode()
     if mode != "nearest" or given.get("antialias", 0):
         raise UnsupportedError(
             f"{label(node)} interpolates (mode {mode})", "upsample with mode nearest, or by a transposed convolution"
@@ -332,7 +332,7 @@ def _scales(source: Source, node: NodeProto, shape: Shape3, target: Shape3) -> t
     if scales is None or not scales.size:
         return target[0] / shape[0], target[1] / shape[1]
     rank = len(source.shapes[node.input[0]])
-    axes = [axis % rank for axis in attributes(node).get("axes", range(rank))]
+    axes = [axis % rank for axis in attributes_of(node).get("axes", range(rank))]
     of_axis = dict.fromkeys(range(rank), 1.0) | dict(zip(axes, scales.tolist(), strict=True))
     return (1.0, *(of_axis[axis] for axis in range(2, rank)))[-2:]
 
@@ -350,7 +350,7 @@ def moved_by(source: Source, node: NodeProto, elements: Elements) -> list[Elemen
     UnsupportedError
         If its parameters are not constant.
     """
-    given, operator = attributes(node), node.op_type
+    given, operator = attributes_of(node), node.op_type
     constants = [source.constants.get(name) for name in node.input[1:]]
     if any(name and value is None for name, value in zip(node.input[1:], constants, strict=True)):
         raise UnsupportedError(f"what {label(node)} moves where must be constant")
@@ -471,7 +471,7 @@ def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: s
         output_shape = (*window.output_size(*shape[:2]), shape[2])
     else:
         output_shape = image_shape(onnx_shape)
-        kernel = tuple(attributes(node)["kernel_shape"])
+        kernel = tuple(attributes_of(node)["kernel_shape"])
         window = window_of(node, kernel, len(onnx_shape) - 2, shape, output_shape)
     build.add_tensor(output, output_shape, like)
     build.graph.layers.append(MaxPool(node.name, (place.tensor,), output, window=window))
@@ -480,7 +480,7 @@ def lower_pool(build: Build, node: NodeProto, place: Place, output: str, like: s
 
 def _reduced(source: Source, node: NodeProto, shape: Shape3) -> tuple[int, int]:
     """Return the window of a ReduceMax on a feature map of ``shape``."""
-    rank, axes = len(source.shapes[node.input[0]]), attributes(node).get("axes")
+    rank, axes = len(source.shapes[node.input[0]]), attributes_of(node).get("axes")
     if len(node.input) > 1 and node.input[1]:
         axes = source.constants[node.input[1]].reshape(-1).tolist() if node.input[1] in source.constants else None
     reduced = {int(axis) % rank for axis in axes or range(rank)}
@@ -517,7 +517,7 @@ def geometry_of(source: Source, node: NodeProto) -> Transposed:
             f"{label(node)} must work on one or two spatial dimensions, not on shape {list(shapes[0])}"
         )
     before, after = (image[:2] for image in images)
-    rank, given = len(shapes[0]) - 2, attributes(node)
+    rank, given = len(shapes[0]) - 2, attributes_of(node)
     lead = (1,) * (2 - rank)
     kernel = lead + tuple(source.constants[node.input[1]].shape[2:])
     strides, dilations = (lead + tuple(given.get(name, (1,) * rank)) for name in ("strides", "dilations"))

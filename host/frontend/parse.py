@@ -16,7 +16,7 @@ from onnx import ModelProto, NodeProto, numpy_helper
 from ..model.as_read import reads, unmade
 from ..model.model import Model, external_files
 from ..model.model_graph import FREE_INITIALIZERS, computed_tensors, expose, is_qdq, model_inputs
-from ..model.onnx_graph import initial_values
+from ..model.onnx_graph import attributes_of, initial_values
 from ..model.runtime import RUNTIME_ERRORS, open_with, plain_options, plain_session
 from .source import ModelError, Source, connect, size
 
@@ -387,7 +387,7 @@ def _spell_reshapes(source: Source) -> None:
         if node.op_type != "Gather" or node.input[0] not in source.shapes or node.input[1] not in source.constants:
             continue
         shape = source.shapes[node.input[0]]
-        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+        axis = attributes_of(node).get("axis", 0)
         taken = np.arange(size(shape)).reshape(shape).take(source.constants[node.input[1]], axis)
         if not np.array_equal(taken.reshape(-1), np.arange(size(shape))):
             continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -158,6 +159,11 @@ class OnnxGraph:
             opset_imports=self.model.opset_import,
             ir_version=self.model.ir_version,
         )
+
+
+def attributes_of(node: NodeProto) -> dict[str, Any]:
+    """The attributes of a node; text is bytes."""
+    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
 
 
 def initial_values(graph: GraphProto) -> dict[str, np.ndarray]:

@@ -9,7 +9,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from lutterfly.host.model.onnx_graph import OnnxGraph, import_operators, operator_set, set_nodes, set_values
+from lutterfly.host.model.onnx_graph import (
+    OnnxGraph,
+    attributes_of,
+    import_operators,
+    operator_set,
+    set_nodes,
+    set_values,
+)
 from lutterfly.host.model.runtime import plain_session
 
 
@@ -142,6 +149,12 @@ def test_standard_operators_have_two_names(domain: str) -> None:
         import_operators(model, "com.microsoft", version)
     import_operators(model, "", 18)
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [(domain, 17), ("com.microsoft", 1)]
+
+
+def test_attributes_are_numbers_lists_and_bytes() -> None:
+    node = helper.make_node("Pad", ["x"], ["y"], pads=[0, 1], mode="edge", value=0.5)
+    assert attributes_of(node) == {"pads": [0, 1], "mode": b"edge", "value": 0.5}
+    assert attributes_of(helper.make_node("Relu", ["x"], ["y"])) == {}
 
 
 def test_nodes_and_values_are_set_in_place() -> None:

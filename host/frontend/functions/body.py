@@ -13,7 +13,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto, helper, numpy_helper
 
 from ...model.functions.onnx_function import LEAST_OPSET
-from ...model.onnx_graph import OnnxGraph
+from ...model.onnx_graph import OnnxGraph, attributes_of
 from ..source import LayerBody
 
 
@@ -76,8 +76,8 @@ class BodyReader(OnnxGraph):
             raise BodyError(f"{place} must be computed by {' or '.join(operators)}, not by {found}")
         if node in self.unread:
             self.unread.remove(node)
-        given = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-        return node, {key: value for key, value in given.items() if _DEFAULTS.get((node.op_type, key)) != value}
+        given = attributes_of(node).items()
+        return node, {key: value for key, value in given if _DEFAULTS.get((node.op_type, key)) != value}
 
     def node(self, name: str, operator: str, place: str, **wanted: int) -> NodeProto:
         """The node that computes a tensor, which must be this operator with these attributes alone."""

@@ -14,12 +14,12 @@ from onnx import NodeProto
 
 from ....golden.numerics.convolution import average_multiplier
 from ...graph import AveragePool, Window
+from ...model.onnx_graph import attributes_of
 from ..build import (
     CHANNELS_FIRST,
     Build,
     Place,
     are_powers_of_two,
-    attributes,
     check_layers,
     image_place,
     image_shape,
@@ -100,7 +100,7 @@ def _average(build: Build, node: NodeProto, place: Place, output: str, like: str
 
 def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Window:
     """Return the window, in which every element counts equally, except that padding may not count."""
-    given, onnx_shape = attributes(node), build.source.shapes[node.output[0]]
+    given, onnx_shape = attributes_of(node), build.source.shapes[node.output[0]]
     if node.op_type == "ReduceMean":
         _check_axes(build, node)
     if given.get("channels_last", 0):
@@ -122,12 +122,12 @@ def _window(build: Build, node: NodeProto, shape: tuple[int, int, int]) -> Windo
 
 
 def _counts_border(node: NodeProto) -> bool:
-    return bool(attributes(node).get("count_include_pad", 0))
+    return bool(attributes_of(node).get("count_include_pad", 0))
 
 
 def _check_axes(build: Build, node: NodeProto) -> None:
     rank = len(build.source.shapes[node.input[0]])
-    given = attributes(node).get("axes")
+    given = attributes_of(node).get("axes")
     if given is None and len(node.input) > 1 and node.input[1]:
         given = build.source.constants[node.input[1]].reshape(-1).tolist()
     axes = sorted(int(axis) % rank for axis in (range(rank) if given is None else given))

@@ -11,6 +11,7 @@ from onnx import NodeProto, helper
 from ...graph import CodeFinish, Concat, Graph, Int8, Layer, Pad, Pointwise, Slice, Window
 from ...graph.geometry import to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
+from ...model.onnx_graph import attributes_of
 from ..build import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
@@ -18,7 +19,6 @@ from ..build import (
     Place,
     Shape3,
     ancestors,
-    attributes,
     check_layers,
     image_shape,
     same_order,
@@ -222,7 +222,7 @@ def channel_axis(source: Source, node: NodeProto) -> int | None:
         ends = (source.shapes[node.input[0]], source.shapes[node.output[0]])
         changed = [axis for axis, (before, after) in enumerate(zip(*ends, strict=True)) if before != after]
         return changed[0] if len(changed) == 1 else None
-    return int(attributes(node).get("axis", 0)) % len(source.shapes[node.output[0]])
+    return int(attributes_of(node).get("axis", 0)) % len(source.shapes[node.output[0]])
 
 
 def _place_of(build: Build, name: str) -> Place:
@@ -253,7 +253,7 @@ def _ranges(source: Source, node: NodeProto, axis: int) -> list[tuple[int, int]]
     sizes = [source.shapes[name][axis] for name in node.output]
     if node.op_type == "Split":
         return [(sum(sizes[:at]), size) for at, size in enumerate(sizes)]
-    given = attributes(node)
+    given = attributes_of(node)
     for at, name in enumerate(("starts", "ends", "axes", "steps"), 1):
         if at < len(node.input) and node.input[at]:
             if node.input[at] not in source.constants:
@@ -305,7 +305,7 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
 
 def _pads_with_zeros(source: Source, node: NodeProto, start: str) -> bool:
     """Return whether the padding is the real number zero: for codes their zero point."""
-    given = attributes(node)
+    given = attributes_of(node)
     value = source.constants[node.input[2]] if len(node.input) > 2 and node.input[2] else given.get("value", 0.0)
     zero = 0
     if source.is_codes(node.input[0]):
@@ -336,7 +336,7 @@ def padded_axes(source: Source, node: NodeProto) -> tuple[list[int], list[int]]:
     UnsupportedError
         If it is not constant.
     """
-    rank, given = len(source.shapes[node.input[0]]), attributes(node)
+    rank, given = len(source.shapes[node.input[0]]), attributes_of(node)
     constants = [source.constants.get(name) for name in node.input[1:]]
     pads = given.get("pads") or (constants[0].tolist() if constants and constants[0] is not None else None)
     if pads is None:

@@ -17,7 +17,8 @@ from ...graph.boxes import MOST_PIECES, channel_runs
 from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.model_graph import expose
-from ..build import CHANNELS_FIRST, Build, Place, are_powers_of_two, attributes, check_layers, image_place, random_codes
+from ...model.onnx_graph import attributes_of
+from ..build import CHANNELS_FIRST, Build, Place, are_powers_of_two, check_layers, image_place, random_codes
 from ..classify import quantisation
 from ..elements import as_image, follow_trunk, geometry_of
 from ..fragments import LAYOUT, POOLING, QUANTISERS, TRANSPARENT, TRANSPOSED, Fragment, Kind, label
@@ -62,7 +63,7 @@ def weights_of(source: Source, node: NodeProto) -> tuple[Int8, npt.NDArray[np.fl
         raise problem
     if values.ndim not in ((2,) if node.op_type in MATRICES else (3, 4)):
         raise UnsupportedError("")
-    given = attributes(node)
+    given = attributes_of(node)
     values = values.T if node.op_type in MATRICES and not given.get("transB", 0) else values
     axis = 1 if node.op_type in TRANSPOSED else 0
     scales = source.constants[dequantised.input[1]].reshape(-1)
@@ -197,7 +198,7 @@ def read_float_product(source: Source, fragment: Fragment) -> FloatProduct:
     """Read a fragment whose product ONNX Runtime computes in float."""
     node = next((node for node in fragment.nodes if node.op_type in TRANSPOSED), fragment.main)
     before, after = _around(fragment, node)
-    given = attributes(node)
+    given = attributes_of(node)
     reads_codes = len(fragment.inputs) == 1 and source.dynamic_inputs(node) == [node.input[0]]
     foreign = [other for other in before if other.op_type not in _TRUNK]
     foreign += [other for other in after if other.op_type not in (*_TRUNK, *_CUTTING)]
@@ -259,14 +260,14 @@ def code_range(source: Source, tensor: str) -> tuple[int, int]:
 
 def _numbers(source: Source, node: NodeProto) -> tuple[float, float]:
     """Return the bounds of an operator's results."""
-    activation = attributes(node).get("activation", b"").decode() or node.op_type
+    activation = attributes_of(node).get("activation", b"").decode() or node.op_type
     if activation == "Relu":
         return 0.0, math.inf
     if node.op_type == "Clip":
         least, greatest = (constant(source, node, at) for at in (1, 2))
         return -math.inf if least is None else least.item(), math.inf if greatest is None else greatest.item()
     if activation == "Clip":
-        least, greatest = attributes(node)["activation_params"]
+        least, greatest = attributes_of(node)["activation_params"]
         return least, greatest
     return -math.inf, math.inf
 

@@ -14,13 +14,13 @@ from onnx import NodeProto
 from ....golden.numerics.convolution import Int32
 from ...graph import CodeFinish, Concat, Convolution, Int8, MatrixProduct, Window
 from ...graph.tabulate import code_offset
+from ...model.onnx_graph import attributes_of
 from ..build import (
     CHANNELS_FIRST,
     CHANNELS_LAST,
     Build,
     Place,
     Shape3,
-    attributes,
     check_layers,
     image_place,
     image_shape,
@@ -46,7 +46,7 @@ def lower_spatial(build: Build, node: NodeProto, place: Place, weights: Int8, on
     wanted = image_shape(place.shape)
     kernel = weights.shape[2:]
     on_vector = wanted is not None and wanted[:2] == output_shape[:2] == (1, 1) and math.prod(kernel) == 1
-    grouped = attributes(node).get("group", 1) > 1
+    grouped = attributes_of(node).get("group", 1) > 1
     # A 1x1 convolution on a flattened tensor is a matrix product, unless its one window is in the padding.
     if on_vector and not grouped and not any(window_of(node, kernel, rank, wanted, output_shape).pads):
         return lower_product(build, node, place, weights.reshape(len(weights), -1))
@@ -100,7 +100,7 @@ def check_linear(source: Source, fragment: Fragment) -> None:
         raise ModelError(
             f"{name}: {label(node)} multiplies two activations, which only MatMul may; one operand must be a constant"
         )
-    at, given = _POSITIONS[node.op_type], attributes(node)
+    at, given = _POSITIONS[node.op_type], attributes_of(node)
     weight_name = node.input[at.weight]
     weights, zeros = (constant(source, node, at.weight + offset) for offset in (0, 2))
     if weights is None or constant(source, node, at.weight + 1) is None:
@@ -191,7 +191,7 @@ def check_zero_point(build: Build, node: NodeProto, place: Place, own: int) -> N
 def _convolve(build: Build, node: NodeProto, place: Place, output: str) -> Place:
     source, at = build.source, _POSITIONS[node.op_type]
     weights = constant(source, node, at.weight)
-    if node.op_type != "QLinearConv" and not attributes(node).get("transB", 0):
+    if node.op_type != "QLinearConv" and not attributes_of(node).get("transB", 0):
         weights = weights.T
     channels = weights.shape[0]
     bias = constant(source, node, at.bias)
@@ -256,7 +256,7 @@ def add_convolution(
             multiplier=multiplier,
             window=window,
             finish=CodeFinish(low, high),
-            groups=attributes(node).get("group", 1),
+            groups=attributes_of(node).get("group", 1),
         )
     )
     return Place(output, axes, onnx_shape)
@@ -267,7 +267,7 @@ def multiplier_of(source: Source, node: NodeProto, channels: int) -> np.ndarray:
     at = _POSITIONS[node.op_type]
     positions = (1, at.weight + 1, at.output_scale)
     input_scale, weight_scale, output_scale = (source.constants[node.input[at]].reshape(-1) for at in positions)
-    alpha = np.float32(attributes(node).get("alpha", 1.0))
+    alpha = np.float32(attributes_of(node).get("alpha", 1.0))
     scale = (alpha * input_scale) * weight_scale / output_scale
     return np.ascontiguousarray(np.broadcast_to(scale, channels), dtype=np.float32)
 

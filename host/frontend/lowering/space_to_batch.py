@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, helper
 
-from ...model.onnx_graph import OnnxGraph, set_nodes
+from ...model.onnx_graph import OnnxGraph, attributes_of, set_nodes
 from ...model.runtime import RUNTIME_ERRORS, plain_session
 from ..fragments import CHOICE, LAYOUT, NORMALISATION, PAD, POINTWISE, QUANTISERS, TRANSPARENT
 from ..parse import measure
@@ -289,7 +289,7 @@ def _geometry(
     """Return dilations and pads of the one convolution; None if there is none."""
     rank = moves.read.ndim - 2
     weights = network.constants.get(convolution.input[3 if convolution.op_type == "QLinearConv" else 1])
-    given = {item.name: helper.get_attribute_value(item) for item in convolution.attribute}
+    given = attributes_of(convolution)
     ones, none = [1] * rank, [0] * 2 * rank
     is_plain = given.get("auto_pad", b"NOTSET") in (b"NOTSET", b"VALID") and set(given.get("strides", ones)) == {1}
     if weights is None or rank not in (1, 2) or not is_plain:

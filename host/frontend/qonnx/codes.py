@@ -14,8 +14,9 @@ from ...graph import Int8
 from ...graph.tabulate import CODES
 from ...model.executed import open_session
 from ...model.model import Model
+from ...model.onnx_graph import attributes_of
 from ...model.runtime import plain_session
-from ..build import are_powers_of_two, attributes
+from ..build import are_powers_of_two
 from ..fragments import AVERAGE, LAYOUT, TRANSPARENT, label
 from ..lowering.averaging import check_ties
 from ..source import ModelError, UnsupportedError
@@ -354,7 +355,7 @@ def _check_form(quantiser: Quantiser, chain: Chain, node: NodeProto, source: Cod
 
 def _check_codes(network: Network, node: NodeProto, source: Coded, target: tuple[np.float32, int]) -> None:
     """Check that all elements count alike, and that no order of them decides a code."""
-    given = attributes(node)
+    given = attributes_of(node)
     bordered = any(given.get("pads", ())) or given.get("auto_pad", b"").startswith(b"SAME")
     if given.get("ceil_mode", 0) or (bordered and not given.get("count_include_pad", 0)):
         raise UnsupportedError(

@@ -12,8 +12,7 @@ from onnx import NodeProto, helper, numpy_helper
 
 from ...model.model import Model
 from ...model.model_graph import keep_inputs, model_inputs
-from ...model.onnx_graph import OnnxGraph, initial_values
-from ..build import attributes
+from ...model.onnx_graph import OnnxGraph, attributes_of, initial_values
 from ..fragments import label
 from ..lowering.lowering import refuses
 from ..parse import check_inputs, fix_batch, measure, name_nodes
@@ -138,7 +137,7 @@ def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarra
         if value != int(value):
             raise ModelError(f"{place}: the {kind} must be a whole number, not {value}; quantise with whole ones")
     zero_point, bits = map(int, values)
-    given = attributes(node)
+    given = attributes_of(node)
     signed, narrow = bool(given.get("signed", 1)), bool(given.get("narrow", 1))
     if bits < 1:
         raise ModelError(f"{place}: the bit width must be at least 1, not {bits}; quantise with 2 to 8 bits")

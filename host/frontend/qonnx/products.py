@@ -10,7 +10,7 @@ import numpy.typing as npt
 from onnx import NodeProto
 
 from ...graph import Int8, Window
-from ..build import attributes
+from ...model.onnx_graph import attributes_of
 from ..fragments import LAYOUT, TRANSPARENT, label
 from ..source import ModelError
 from .network import Network
@@ -193,7 +193,7 @@ def read_product(network: Network, node: NodeProto, source: Coded) -> Product:
     ModelError
         If its weights are not quantised to 8 bits or less, or it has a form that no layer has.
     """
-    place, given = f"{network.name}: {label(node)}", attributes(node)
+    place, given = f"{network.name}: {label(node)}", attributes_of(node)
     weights = network.constants.get(node.input[1])
     if weights is None:
         raise ModelError(f"{place} must have constant weights, not {node.input[1]!r}; multiply with a parameter")
@@ -214,7 +214,7 @@ def read_product(network: Network, node: NodeProto, source: Coded) -> Product:
 
 
 def _convolution(network: Network, node: NodeProto, source: Coded, weights: np.ndarray, scales: np.ndarray) -> Product:
-    place, given, rank = f"{network.name}: {label(node)}", attributes(node), weights.ndim - 2
+    place, given, rank = f"{network.name}: {label(node)}", attributes_of(node), weights.ndim - 2
     if rank not in (1, 2):
         raise ModelError(f"{place} must have one or two spatial dimensions, not {rank}; reshape the map")
     mode = given.get("auto_pad", b"NOTSET").decode()
@@ -255,7 +255,7 @@ def _scales_of(network: Network, name: str) -> np.ndarray:
     scales = np.broadcast_to(scale, network.constants[at].shape)
     for node in reversed(steps):
         if node.op_type == "Transpose":
-            scales = scales.transpose(attributes(node).get("perm"))
+            scales = scales.transpose(attributes_of(node).get("perm"))
         elif node.op_type in LAYOUT:
             scales = scales.reshape(network.constants[node.output[0]].shape)
     return scales

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
-import onnx
 from onnx import NodeProto, helper
 
+from ...model.onnx_graph import attributes_of
 from .axes import Step
-from .float_graph import FloatGraph, Rewriting, chained, depthwise, given
+from .float_graph import FloatGraph, Rewriting, chained, depthwise
 
 # Batch normalisation as a factor and an offset for each channel.
 
@@ -20,8 +20,7 @@ Float64 = npt.NDArray[np.float64]
 def affine(node: NodeProto, constants: Mapping[str, np.ndarray]) -> tuple[Float64, Float64]:
     """Factor and offset of each channel, float64[channels], that a BatchNormalization comes to."""
     scale, bias, mean, variance = (constants[name].astype(np.float64) for name in node.input[1:5])
-    epsilon = next((onnx.helper.get_attribute_value(item) for item in node.attribute if item.name == "epsilon"), 1e-5)
-    factor = scale / np.sqrt(variance + epsilon)
+    factor = scale / np.sqrt(variance + attributes_of(node).get("epsilon", 1e-5))
     return factor, bias - mean * factor
 
 
@@ -51,7 +50,7 @@ def fold_behind(graph: FloatGraph, source: str, output: str, factor: Float64, of
     product = graph.reader(output)
     if product is None or product.op_type not in ("Conv", *_MATRICES) or product.input[0] != output:
         return False
-    attributes = given(product)
+    attributes = attributes_of(product)
     has_border = any(attributes.get("pads") or ()) or attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
     is_vector = len(graph.shapes.get(source, ())) == 2
     fits = graph.are_constant(product.input[1:]) and not attributes.get("transA", 0)
@@ -69,7 +68,7 @@ def fold_behind(graph: FloatGraph, source: str, output: str, factor: Float64, of
 
 def _operands(graph: FloatGraph, product: NodeProto) -> tuple[Float64, Float64]:
     """Weights, float64[outputs, inputs, ...], and bias, float64[outputs]."""
-    attributes = given(product)
+    attributes = attributes_of(product)
     weights = graph.constants[product.input[1]].astype(np.float64) * attributes.get("alpha", 1.0)
     if product.op_type in _MATRICES and not attributes.get("transB", 0):
         weights = weights.T
@@ -80,7 +79,7 @@ def _operands(graph: FloatGraph, product: NodeProto) -> tuple[Float64, Float64]:
 
 def _replace(graph: FloatGraph, product: NodeProto, source: str, output: str, weights: Float64, bias: Float64) -> None:
     operands = [graph.constant(f"{output}_folded_weights", weights), graph.constant(f"{output}_folded_bias", bias)]
-    attributes = given(product)
+    attributes = attributes_of(product)
     if product.op_type in _MATRICES:
         attributes = {"transB": 1} | ({"transA": 1} if attributes.get("transA", 0) else {})
     operator = "Gemm" if product.op_type in _MATRICES else "Conv"

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 from onnx import NodeProto, numpy_helper
 
+from ...model.onnx_graph import attributes_of
 from ...model.runtime import RUNTIME_ERRORS, plain_session
-from .float_graph import FloatGraph, given
+from .float_graph import FloatGraph
 
 Step = tuple[str, Sequence[str], dict[str, object]]
 
@@ -21,7 +22,7 @@ _MOST_AXES = 4
 def reduced_axes(graph: FloatGraph, node: NodeProto) -> list[int]:
     """The axes that a ReduceMean or ReduceMax works on, in order; empty if they are not known."""
     rank = len(graph.shapes.get(node.input[0], ()))
-    axes = given(node).get("axes")
+    axes = attributes_of(node).get("axes")
     if len(node.input) > 1 and node.input[1]:
         if node.input[1] not in graph.constants:
             return []
@@ -31,7 +32,7 @@ def reduced_axes(graph: FloatGraph, node: NodeProto) -> list[int]:
 
 def without_axes(graph: FloatGraph, node: NodeProto, axes: Sequence[int]) -> list[Step]:
     """What takes axes of one element away that a node was not to keep."""
-    if given(node).get("keepdims", 1):
+    if attributes_of(node).get("keepdims", 1):
         return []
     return [("Squeeze", [graph.constant(f"{node.output[0]}_axes", np.array(axes, np.int64))], {})]
 
@@ -60,7 +61,7 @@ def as_pixels(
     kept, pixels = [axis for axis in range(1, len(shape)) if axis not in axes], [shape[axis] for axis in axes]
     count = int(np.prod(pixels))
     result = [1 if axis in axes else shape[axis] for axis in range(1, len(shape))]
-    if not given(node).get("keepdims", 1):
+    if not attributes_of(node).get("keepdims", 1):
         result = [shape[axis] for axis in kept]
     sizes = {"pixels": [-1, int(np.prod([shape[axis] for axis in kept])), count], "kept": [-1, *result]}
     before, after = (graph.constant(f"{name}_{key}", np.array(size, np.int64)) for key, size in sizes.items())
@@ -155,7 +156,7 @@ def matrices_of(run: Run, sizes: Sequence[int], target: Sequence[int]) -> list[M
 
 def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None:
     """The operator on any number of channels; None if ONNX Runtime does not run it."""
-    copied, tensors, attributes = copy.deepcopy(node), [], given(node)
+    copied, tensors, attributes = copy.deepcopy(node), [], attributes_of(node)
     axes = named if isinstance(named := attributes.get("axes"), list) else None
     copied.input[0], copied.output[0] = "probe", "found"
     if axes is not None:

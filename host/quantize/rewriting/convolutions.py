@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 from onnx import NodeProto
 
 from ...frontend.lowering.space_to_batch import Surroundings, find_dilated
 from ...model.executed import Transposed, uncut_size
+from ...model.onnx_graph import attributes_of
 from .affine import affine
 from .axes import Step, to_space
-from .float_graph import FloatGraph, Rewriting, chained, given
+from .float_graph import FloatGraph, Rewriting, chained
 
 #: What may stand between a convolution and the phases of its pixels as well as after both.
 _POINTWISE = ("Relu", "Clip")
@@ -29,7 +28,7 @@ def _spell_transposed(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | N
 
 def _geometry(graph: FloatGraph, node: NodeProto) -> Transposed | None:
     """What it computes; one with one dimension has one row."""
-    attributes = given(node)
+    attributes = attributes_of(node)
     sizes, weights = graph.spatial(node.input[0])[1:], graph.constants.get(node.input[1])
     if weights is None or not sizes or not graph.are_constant(node.input[2:]):
         return None
@@ -105,7 +104,7 @@ def _spelled(graph: FloatGraph, node: NodeProto, geometry: Transposed, chain: li
     steps: list[Step] = [("Conv", operands, attributes)]
     for other in chain:
         if other.op_type in _POINTWISE:
-            steps.append((other.op_type, list(other.input[1:]), given(copy.deepcopy(other))))
+            steps.append((other.op_type, list(other.input[1:]), attributes_of(other)))
     block, whole, target = (each[2 - rank :] for each in (geometry.strides, geometry.whole, geometry.target))
     sizes = [size // more for size, more in zip(whole, block, strict=True)]
     steps += to_space(graph, name, channels, block, sizes, phases_first=geometry.phases_first)

@@ -198,11 +198,6 @@ class FloatGraph(OnnxGraph):
         return all(name in self.constants for name in names if name)
 
 
-def given(node: NodeProto) -> dict[str, object]:
-    """The attributes of a node."""
-    return {item.name: helper.get_attribute_value(item) for item in node.attribute}
-
-
 def chained(node: NodeProto, steps: Sequence[tuple[str, Sequence[str], dict[str, object]]]) -> list[NodeProto]:
     """Nodes one after the other in place of ``node``: each an operator, its further operands, and its attributes."""
     made: list[NodeProto] = []

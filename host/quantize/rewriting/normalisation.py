@@ -27,9 +27,9 @@ import numpy.typing as npt
 import onnx
 from onnx import NodeProto, helper, numpy_helper
 
-from ...model.onnx_graph import operator_set, set_nodes
+from ...model.onnx_graph import attributes_of, operator_set, set_nodes
 from .affine import affine_rows
-from .float_graph import FloatGraph, Rewriting, chained, depthwise, given, spelled
+from .float_graph import FloatGraph, Rewriting, chained, depthwise, spelled
 
 #: An operator, its operands, and a short name of its result.
 Step = tuple[str, Sequence[str], str]
@@ -286,7 +286,7 @@ def _spell_group(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
         mean = averaged(operand, "mean")
         return [*mean, ("Sub", [operand, mean[-1][2]], result)]
 
-    epsilon = given(node).get("epsilon", 1e-5)
+    epsilon = attributes_of(node).get("epsilon", 1e-5)
     steps = normalising(graph, target, found.source, epsilon, found.rows, centred=centred, averaged=averaged)
     if (found.factor == 1).all() and not found.offset.any():
         return spelled(node, target, steps)
@@ -340,7 +340,7 @@ def as_instances(model: onnx.ModelProto) -> None:
 
 
 def _as_instances(model: onnx.ModelProto, node: NodeProto, rank: int) -> list[NodeProto]:
-    attributes, name = given(node), node.output[0]
+    attributes, name = attributes_of(node), node.output[0]
     groups = int(attributes["num_groups"])
     arrays = {
         "split": np.array([0, groups, -1], np.int64),
@@ -391,7 +391,7 @@ _MOST_LEAK = 1e-4
 
 
 def _spell_layer(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    shape, attributes = graph.shapes.get(node.input[0], []), given(node)
+    shape, attributes = graph.shapes.get(node.input[0], []), attributes_of(node)
     if len(node.output) > 1 or not shape or not shape[-1]:
         return None
     if attributes.get("axis", -1) % len(shape) != len(shape) - 1 or not graph.are_constant(node.input[1:]):
@@ -550,7 +550,7 @@ def _is_square(graph: FloatGraph, node: NodeProto, name: str) -> bool:
 
 def _is_of_last_axis(graph: FloatGraph, node: NodeProto) -> bool:
     """Whether a ReduceMean averages the last axis, and keeps it."""
-    attributes, rank = given(node), len(graph.shapes.get(node.input[0], []))
+    attributes, rank = attributes_of(node), len(graph.shapes.get(node.input[0], []))
     # An operand since operator set 18.
     axes = graph.constants.get(node.input[1]) if len(node.input) > 1 else attributes.get("axes")
     return bool(rank and axes is not None and attributes.get("keepdims", 1)) and [a % rank for a in axes] == [rank - 1]

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import NodeProto, helper
 
+from ...model.onnx_graph import attributes_of
 from ...model.runtime import RUNTIME_ERRORS, plain_session
 from .axes import Run, Step, as_pixels, matrices_of, reduced_axes, without_axes
-from .float_graph import FloatGraph, Rewriting, chained, depthwise, given
+from .float_graph import FloatGraph, Rewriting, chained, depthwise
 from .resampling import resampled
 
 #: Of a map that one window reads: its steps, and a weight word each, must fit the memories.
@@ -18,7 +19,7 @@ _MOST_PIXELS, _FEW_PIXELS = 1024, 256
 
 
 def _average_of_map(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    shape, attributes = graph.shapes.get(node.input[0], []), given(node)
+    shape, attributes = graph.shapes.get(node.input[0], []), attributes_of(node)
     if node.op_type == "AveragePool" and shape[2:] == attributes["kernel_shape"] and _counts_alike(attributes):
         return chained(node, [("GlobalAveragePool", (), {})])
     axes = reduced_axes(graph, node) if node.op_type == "ReduceMean" else []
@@ -62,7 +63,7 @@ def _of_axes(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _of_windows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    shape, attributes = graph.shapes.get(node.input[0], []), given(node)
+    shape, attributes = graph.shapes.get(node.input[0], []), attributes_of(node)
     if len(shape) < 3 or not shape[1]:
         return None
     attributes = _without_ceiling(attributes, shape[2:])
@@ -159,7 +160,7 @@ def _of_negatives(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     axes = reduced_axes(graph, node)
     if not axes or 0 in axes or not graph.is_float(node.input[0]):
         return None
-    return chained(node, [("Neg", (), {}), ("ReduceMax", node.input[1:], given(node)), ("Neg", (), {})])
+    return chained(node, [("Neg", (), {}), ("ReduceMax", node.input[1:], attributes_of(node)), ("Neg", (), {})])
 
 
 MINIMUM = Rewriting(

@@ -8,7 +8,8 @@ import re
 import numpy as np
 from onnx import NodeProto, helper
 
-from .float_graph import FloatGraph, Rewriting, chained, given
+from ...model.onnx_graph import attributes_of
+from .float_graph import FloatGraph, Rewriting, chained
 
 #: Of a matrix product with a constant: batches, the axis that is summed up, and that of the results.
 _EQUATION = re.compile(r"([a-zA-Z]*)([a-zA-Z]),([a-zA-Z]{2})->([a-zA-Z]*)([a-zA-Z])")
@@ -31,7 +32,7 @@ def _turn(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _multiply(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    equation = given(node).get("equation")
+    equation = attributes_of(node).get("equation")
     found = _EQUATION.fullmatch(equation.decode().replace(" ", "")) if isinstance(equation, bytes) else None
     if found is None or len(node.input) != 2 or node.input[1] not in graph.constants:
         return None
@@ -151,7 +152,7 @@ def _matrix(graph: FloatGraph, node: NodeProto) -> np.ndarray | None:
     """float[inputs, outputs] of a fully connected layer."""
     if not graph.are_constant(node.input[1:]):
         return None
-    attributes, matrix = given(node), graph.constants[node.input[1]]
+    attributes, matrix = attributes_of(node), graph.constants[node.input[1]]
     is_plain = attributes.get("alpha", 1) == attributes.get("beta", 1) == 1 and not attributes.get("transA", 0)
     if matrix.ndim != 2 or not is_plain:
         return None
@@ -180,7 +181,7 @@ WIDE_PRODUCT = Rewriting(
 def _spell_addend(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if len(node.input) < 3 or not node.input[2] or node.input[2] in graph.constants:
         return None
-    if given(node).get("beta", 1) != 1:
+    if attributes_of(node).get("beta", 1) != 1:
         return None
     product = f"{node.output[0]}_product"
     gemm = helper.make_node("Gemm", node.input[:2], [product], f"{node.name}_product")

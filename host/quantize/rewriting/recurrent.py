@@ -10,8 +10,9 @@ import numpy.typing as npt
 from onnx import NodeProto, helper
 
 from ...frontend import ModelError
+from ...model.onnx_graph import attributes_of
 from .affine import Float64
-from .float_graph import FloatGraph, Rewriting, given
+from .float_graph import FloatGraph, Rewriting
 
 __all__ = [
     "RECURRENT",
@@ -93,7 +94,7 @@ def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
         If it has something that cannot be spelled as operators that are quantised, with what helps.
     """
     steps, _, inputs = graph.shapes[node.input[0]]
-    attributes, operands = given(node), [*node.input, *[""] * (8 - len(node.input))]
+    attributes, operands = attributes_of(node), [*node.input, *[""] * (8 - len(node.input))]
     _check(graph, node, steps)
     weights, recurrent = (graph.constants[name].astype(np.float64) for name in operands[1:3])
     count, hidden = recurrent.shape[0], recurrent.shape[2]
@@ -117,12 +118,12 @@ def is_plain(node: NodeProto) -> bool:
 
     An RNN may have Relu, which bounds no state: one at an end of a network runs on the host.
     """
-    names = [item.decode().lower() for item in given(node).get("activations", ())]
-    return {*names} <= {*_ACTIVATIONS[node.op_type]} and "clip" not in given(node)
+    names = [item.decode().lower() for item in attributes_of(node).get("activations", ())]
+    return {*names} <= {*_ACTIVATIONS[node.op_type]} and "clip" not in attributes_of(node)
 
 
 def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
-    attributes, label = given(node), f"{node.op_type} '{node.name}'"
+    attributes, label = attributes_of(node), f"{node.op_type} '{node.name}'"
     operands = [*node.input, *[""] * (8 - len(node.input))]
     names = [item.decode().lower() for item in attributes.get("activations", ())]
     usual = _ACTIVATIONS[node.op_type] * (2 if attributes.get("direction") == b"bidirectional" else 1)
@@ -216,7 +217,7 @@ def _moved(graph: FloatGraph, node: NodeProto, name: str, numbers: Numbers) -> N
         or not all(graph.shapes.get(node.output[0], [0]))
     ):
         return None
-    attributes = given(node)
+    attributes = attributes_of(node)
     if node.op_type in _RESHAPING:
         return numbers.reshape(graph.shapes[node.output[0]])
     if node.op_type == "Transpose":

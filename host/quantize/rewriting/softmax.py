@@ -9,7 +9,8 @@ from onnx import NodeProto, helper
 
 from ...frontend import ModelError
 from ...frontend.fragments import LAYOUT, POINTWISE, has_elements
-from .float_graph import FloatGraph, Mask, Rewriting, given, spelled
+from ...model.onnx_graph import attributes_of
+from .float_graph import FloatGraph, Mask, Rewriting, spelled
 
 #: Up to it an exponential is less than half a code, and 0 therefore.
 LEAST = np.log(1 / 512)
@@ -23,7 +24,7 @@ def _spell_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
     shape, name = graph.shapes.get(node.input[0], []), _guarded(graph, node.output[0])
     if len(shape) < 2 or not all(shape[1:]) or is_end(graph, name):
         return None
-    axis = given(node).get("axis", -1) % len(shape)
+    axis = attributes_of(node).get("axis", -1) % len(shape)
     if axis == 0:
         return None
     for other in graph.readers(node.output[0]) if name != node.output[0] else ():
@@ -136,7 +137,7 @@ SOFTMAX = Rewriting(
 
 
 def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    attributes, inputs = given(node), [*node.input, *[""] * 6][:6]
+    attributes, inputs = attributes_of(node), [*node.input, *[""] * 6][:6]
     if any(inputs[4:]) or any(node.output[1:]) or attributes.get("softcap", 0.0):
         return None
     if inputs[3] and inputs[3] not in graph.constants:
@@ -147,9 +148,8 @@ def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
         return None
     is_flat = len(shapes[0]) == 3
     mask = _mask(graph.constants.get(inputs[3]), [shape[-2] for shape in shapes[:2]], attributes.get("is_causal", 0))
-    counts = {item.name: item.i for item in node.attribute}
     keys = ("q_num_heads", "kv_num_heads", "kv_num_heads")
-    heads = [counts.get(key, 0) for key in keys] if is_flat else [shape[1] for shape in shapes]
+    heads = [attributes.get(key, 0) for key in keys] if is_flat else [shape[1] for shape in shapes]
     if not all(heads) or heads[0] % heads[1]:
         return None
     size = shapes[0][2] // heads[0] if is_flat else shapes[0][3]
@@ -167,7 +167,7 @@ def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
         held[f"{part}_shape"] = np.array([0, 0, count, -1], np.int64)
     held = {key: graph.constant(f"{name}_{key}", array) for key, array in held.items()}
     steps: list[tuple[str, list[str], str]] = []
-    attributes_of: dict[str, dict[str, Any]] = {}
+    more_of: dict[str, dict[str, Any]] = {}
     for part, operand in zip("qkv", inputs, strict=False):
         # Keys are turned, for the product.
         order = ([0, 2, 3, 1] if is_flat else [0, 1, 3, 2]) if part == "k" else [0, 2, 1, 3]
@@ -180,16 +180,16 @@ def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
         held[part] = operand
         for operator, constant, result, more in own:
             steps.append((operator, [held[part], *filter(None, [constant])], f"{part}_{result}"))
-            held[part], attributes_of[f"{part}_{result}"] = f"{part}_{result}", more
+            held[part], more_of[f"{part}_{result}"] = f"{part}_{result}", more
     steps += [("MatMul", [held["q"], held["k"]], "products"), ("Mul", ["products", held["factor"]], "scores")]
     steps += [("Add", ["scores", held["mask"]], "masked")] if mask is not None else []
     steps += [("Softmax", [steps[-1][2]], "shares"), ("MatMul", ["shares", held["v"]], "values")]
     if is_flat:
         steps += [("Transpose", ["values"], "turned"), ("Reshape", ["turned", held["joined"]], "all")]
-        attributes_of["turned"] = {"perm": [0, 2, 1, 3]}
+        more_of["turned"] = {"perm": [0, 2, 1, 3]}
     made = spelled(node, name, steps)
     for one, (_, _, result) in zip(made, steps, strict=True):
-        one.attribute.extend(helper.make_attribute(*item) for item in attributes_of.get(result, {}).items())
+        one.attribute.extend(helper.make_attribute(*item) for item in more_of.get(result, {}).items())
     return made
 
 

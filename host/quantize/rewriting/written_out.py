@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper
 
+from ...model.onnx_graph import attributes_of
 from .axes import reduced_axes
-from .float_graph import FloatGraph, Rewriting, given
+from .float_graph import FloatGraph, Rewriting
 
 #: Operators that change nothing but the shape, as long as there are as many elements.
 _SHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Identity")
@@ -52,7 +53,7 @@ def _sum(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
             graph.drop(scaled)
     is_mean = np.isclose(factor, 1, rtol=1e-6, atol=0)
     mean = output if is_mean else f"{node.output[0]}_mean"
-    made = [_mean(graph, node, node.input[0], mean, axes, keeps=bool(given(node).get("keepdims", 1)))]
+    made = [_mean(graph, node, node.input[0], mean, axes, keeps=bool(attributes_of(node).get("keepdims", 1)))]
     if not is_mean:
         held = graph.constant(f"{node.output[0]}_count", np.array(factor))
         made.append(helper.make_node("Mul", [mean, held], [output], node.name))
@@ -272,12 +273,13 @@ def _turned_difference(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | 
     """ONNX Runtime moves a Transpose in front of a normalisation to where its difference is read."""
     axes, difference = reduced_axes(graph, node), graph.reader(node.output[0])
     source = node.input[0]
-    if len(axes) != 1 or not given(node).get("keepdims", 1) or difference is None or difference.op_type != "Sub":
+    keeps = attributes_of(node).get("keepdims", 1)
+    if len(axes) != 1 or not keeps or difference is None or difference.op_type != "Sub":
         return None
     turned = graph.reader(difference.output[0])
     if [*difference.input] != [source, node.output[0]] or turned is None or turned.op_type != "Transpose":
         return None
-    attributes: dict[str, Any] = given(turned)
+    attributes: dict[str, Any] = attributes_of(turned)
     order = list(attributes.get("perm", range(len(graph.shapes[source]))[::-1]))
     if order[0] != 0:
         return None
@@ -325,7 +327,7 @@ def _flattened_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | 
     before, after = graph.maker(node.input[0]), graph.reader(node.output[0])
     if before is None or after is None or before.op_type not in ("Flatten", "Reshape") or after.op_type != "Reshape":
         return None
-    attributes: dict[str, Any] = given(node)
+    attributes: dict[str, Any] = attributes_of(node)
     flat, whole = (graph.shapes.get(name, []) for name in (node.input[0], before.input[0]))
     is_last = bool(flat) and attributes.get("axis", -1) % len(flat) == len(flat) - 1
     if not is_last or len(whole) < 2 or graph.shapes.get(after.output[0]) != whole or flat[-1:] != whole[-1:]:
