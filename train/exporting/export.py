@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 import onnx
 import torch
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, helper
 from torch import nn
 
+from ...host.model.onnx_graph import OnnxGraph, set_nodes
 from ...host.quantize.float_model import drop_unread
 from ...host.quantize.static_quantisation import quantize
 from ..layers.sparse import SparseConv2d
@@ -141,23 +142,21 @@ def _drop_identities(model: onnx.ModelProto) -> None:
         node.input[:] = [first.get(name, name) for name in node.input]
         if node.op_type != "Identity":
             node.output[:] = [first.get(name, name) for name in node.output]
-    del model.graph.node[:]
-    model.graph.node.extend(kept)
+    set_nodes(model.graph, kept)
 
 
 def _shorten(model: onnx.ModelProto) -> None:
     """Remove a DequantizeLinear and a QuantizeLinear of the same parameters after it, which give the codes
     themselves."""
-    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    producer = {node.output[0]: node for node in model.graph.node}
+    graph = OnnxGraph.of(model)
     same: dict[str, str] = {}
-    for node in model.graph.node:
+    for node in graph.nodes:
         if node.op_type == "QuantizeLinear":
-            before = producer.get(node.input[0])
+            before = graph.producer.get(node.input[0])
             if (
                 before is not None
                 and before.op_type == "DequantizeLinear"
-                and _numbers(before, constants) == _numbers(node, constants)
+                and _numbers(before, graph.constants) == _numbers(node, graph.constants)
             ):
                 same[node.output[0]] = same.get(before.input[0], before.input[0])
     for node in model.graph.node:
@@ -178,8 +177,7 @@ def _sort(model: onnx.ModelProto) -> None:
         ordered += ready
         known |= {name for node in ready for name in node.output}
         waiting = [node for node in waiting if not known.issuperset(node.output)]
-    del model.graph.node[:]
-    model.graph.node.extend(ordered)
+    set_nodes(model.graph, ordered)
 
 
 def _drop_unused(model: onnx.ModelProto) -> None:
@@ -188,7 +186,6 @@ def _drop_unused(model: onnx.ModelProto) -> None:
         if needed & set(node.output):
             needed |= set(node.input)
             kept.append(node)
-    del model.graph.node[:]
-    model.graph.node.extend(kept[::-1])
+    set_nodes(model.graph, kept[::-1])
     drop_unread(model)
     del model.graph.value_info[:]

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import numpy_helper
 
 from ...host.model.model_graph import computed_tensors, expose, model_inputs
+from ...host.model.onnx_graph import OnnxGraph, attributes_of
 from ...host.model.runtime import plain_session
 from .functions import Scale
 
@@ -57,9 +57,8 @@ class QuantisedFile:
     """The tensors of a file for samples, and their rounding noise."""
 
     def __init__(self, data: onnx.ModelProto, samples: np.ndarray) -> None:
-        nodes = data.graph.node
-        self._constants = {tensor.name: tensor for tensor in data.graph.initializer}
-        self._producer = {name: node for node in nodes for name in node.output}
+        self._graph = OnnxGraph.of(data)
+        nodes = self._graph.nodes
         shown = [node.output[0] for node in nodes if node.op_type == "QuantizeLinear"]
         shown += [name for node in nodes if node.domain for name in (node.input[0], node.output[0])]
         names = list(dict.fromkeys([*shown, *(value.name for value in data.graph.output)]))
@@ -70,12 +69,12 @@ class QuantisedFile:
 
     def scale(self, tensor: str) -> Scale | None:
         """Return the scale of a tensor's codes."""
-        node = self._producer.get(tensor)
+        node = self._graph.producer.get(tensor)
         return self.scale_of(node) if node is not None and node.op_type == "DequantizeLinear" else None
 
     def scale_of(self, node: onnx.NodeProto) -> Scale:
         """Return the scale of a QuantizeLinear or a DequantizeLinear."""
-        step, zero_point = (numpy_helper.to_array(self._constants[name]).item() for name in node.input[1:])
+        step, zero_point = (self._graph.constants[name].item() for name in node.input[1:])
         return Scale(step, zero_point)
 
     def quantised(self, node: onnx.NodeProto) -> str:
@@ -88,7 +87,7 @@ class QuantisedFile:
         squares, met, waiting = 0.0, set(), [tensor]
         while waiting:
             name = waiting.pop()
-            node = self._producer.get(name)
+            node = self._graph.producer.get(name)
             if name in met or node is None:
                 continue
             met.add(name)
@@ -98,7 +97,7 @@ class QuantisedFile:
                 continue
             if node.op_type == "QuantizeLinear":
                 squares += self._of_codes(name)
-            elif node.op_type == "DequantizeLinear" and node.input[0] in self._constants:
+            elif node.op_type == "DequantizeLinear" and node.input[0] in self._graph.constants:
                 squares += self._of_weights(node)
             waiting += node.input
         return float(np.sqrt(squares))
@@ -110,12 +109,12 @@ class QuantisedFile:
         return _ROUNDING**2 / max(float(np.square(spread).mean()), _ROUNDING**2)
 
     def _of_weights(self, node: onnx.NodeProto) -> float:
-        codes = numpy_helper.to_array(self._constants[node.input[0]])
+        codes = self._graph.constants[node.input[0]]
         if codes.dtype != np.int8 or not codes.any():
             # A bias has 32 bits.
             return 0.0
-        axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 1) % codes.ndim
-        steps = np.atleast_1d(numpy_helper.to_array(self._constants[node.input[1]])).astype(np.float64)
+        axis = attributes_of(node).get("axis", 1) % codes.ndim
+        steps = np.atleast_1d(self._graph.constants[node.input[1]]).astype(np.float64)
         steps = steps.reshape([-1 if at == axis else 1 for at in range(codes.ndim)]) if steps.size > 1 else steps
         steps = np.broadcast_to(steps, codes.shape)
         return _ROUNDING**2 * float(np.square(steps).mean() / np.square(steps * codes).mean())

@@ -17,6 +17,7 @@ from onnx import helper, numpy_helper
 from torch import nn
 
 from ...host.model.functions.onnx_function import add_function, make_call
+from ...host.model.onnx_graph import OnnxGraph, operator_set
 from .functions import LayerFunction, Scale, find_layers, function_of
 
 #: Operators that keep the scale of their input.
@@ -104,7 +105,7 @@ class Holes:
     def scales(self, exported: onnx.ModelProto) -> dict[str, Scale]:
         """Return the scales of tensors of the exported model that are known before it is quantised."""
         known = {f"{name}.result": function.leaving for name, function in self.functions.items()}
-        producer = {node.output[0]: node for node in exported.graph.node}
+        producer = OnnxGraph.of(exported).producer
         for name, function in self.functions.items():
             tensor = f"{name}.input"
             if function.entering is None:
@@ -126,7 +127,8 @@ class Holes:
         """
         graph, ends = model.graph, {*self.results, *self.entering}
         families = [function.family for function in self.functions.values()]
-        scales = {name: self._entering_scale(graph, name) for name in self.functions}
+        before = OnnxGraph.of(model)
+        scales = {name: self._entering_scale(before, name) for name in self.functions}
         for number, (name, function) in enumerate(self.functions.items(), 1):
             several = families.count(function.family) > 1
             _put(model, name, function, f"{function.family}_{number}" if several else function.family, scales[name])
@@ -136,18 +138,16 @@ class Holes:
             values.extend(kept)
         return scales
 
-    def _entering_scale(self, graph: onnx.GraphProto, name: str) -> Scale:
+    def _entering_scale(self, graph: OnnxGraph, name: str) -> Scale:
         """Return the scale of a layer's input: the present one, if any, where the layer accepts any scale."""
         function = self.functions[name]
         if function.entering is not None:
             return function.entering
-        producer = {node.output[0]: node for node in graph.node}
-        constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
-        tensor = f"{name}.input"
-        while tensor in producer and producer[tensor].op_type in _KEEPING:
-            tensor = producer[tensor].input[0]
-        if tensor in producer and producer[tensor].op_type == "DequantizeLinear":
-            return Scale(*(constants[operand].item() for operand in producer[tensor].input[1:]))
+        made = graph.producer.get(tensor := f"{name}.input")
+        while made is not None and made.op_type in _KEEPING:
+            made = graph.producer.get(tensor := made.input[0])
+        if made is not None and made.op_type == "DequantizeLinear":
+            return Scale(*(graph.constants[operand].item() for operand in made.input[1:]))
         before = self.functions.get(tensor.removesuffix(".result"))
         return self._free[name] if before is None else before.leaving
 
@@ -176,8 +176,7 @@ def _run(
 
 def _put(model: onnx.ModelProto, name: str, function: LayerFunction, called: str, entering: Scale) -> None:
     """Add the QuantizeLinear, the function and the DequantizeLinear of a layer."""
-    (opset,) = (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
-    body = function.make(called, entering, opset)
+    body = function.make(called, entering, operator_set(model))
     add_function(model, body)
     before = _operands(model.graph, f"{name}.entering", entering)
     after = _operands(model.graph, f"{name}.leaving", function.leaving)
