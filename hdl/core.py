@@ -57,7 +57,7 @@ class Core(wiring.Component):
         The masters; addresses are relative to EXTERNAL_BASE.
     trace : Out(TraceSignature)
     arrive : Out(push_signature of a group), release, lost : In(1), ended : Out(1)
-        To and from :class:`.driver.barrier.Barrier`, with several cores.
+        To and from :class:`.control.barrier.CoreBarrier`, with several cores.
     stop : In(1)
         An error of another core ends the run, with several cores.
     progress : Out(1), peers_progress : In(1)

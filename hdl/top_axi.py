@@ -16,7 +16,7 @@ from ..golden.timing.latencies import reset_cycles
 from .bus.axi import axi4_lite_signature, axi4_signature
 from .bus.axi_arbiter import AxiArbiter
 from .bus.axi_guard import AxiGuard
-from .control.barrier import Barrier, Cluster
+from .control.barrier import Cluster, CoreBarrier
 from .control.registers import RegisterFile
 from .control.supervisor import TraceSignature
 from .core import Core, reset_latency
@@ -148,7 +148,7 @@ class TopAxi(wiring.Component):
         pending."""
         count = len(cores)
         m.submodules.cluster = cluster = ResetInserter(reset)(Cluster(count))
-        m.submodules.barrier = barrier = ResetInserter(reset)(Barrier(count))
+        m.submodules.barrier = barrier = ResetInserter(reset)(CoreBarrier(count))
         start, clear_interrupt = _commands(bank)
         m.d.comb += [cluster.start.eq(start), cluster.clear_interrupt.eq(clear_interrupt)]
         of_all = {"STATUS": cluster.status, "INTERRUPT": cluster.pending, "ERROR_CORE": cluster.error_core}

@@ -33,7 +33,7 @@ from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.graph import Arrange, MatrixProduct, Maximum, Multiply
+from lutterfly.host.graph import Arrange, ElementwiseMaximum, ElementwiseProduct, MatrixProduct
 from lutterfly.host.session.verify import verify
 
 pytestmark = needs_reference
@@ -259,10 +259,10 @@ def test_two_activations_become_one_from_the_first_seed_on() -> None:
     drawn = Counter()
     for seed in range(FIRST_MULTIPLIED, FIRST_MULTIPLIED + 40):
         for layer in network(seed, "ecp5-85k").graph().layers:
-            if isinstance(layer, Maximum | Multiply):
+            if isinstance(layer, ElementwiseMaximum | ElementwiseProduct):
                 drawn[type(layer).__name__] += 1
                 drawn["by vector"] += getattr(layer, "is_by_vector", False)
-    assert min(drawn["Maximum"], drawn["Multiply"] - drawn["by vector"], drawn["by vector"]) > 4
+    assert min(drawn["ElementwiseMaximum"], drawn["ElementwiseProduct"] - drawn["by vector"], drawn["by vector"]) > 4
 
 
 @pytest.mark.regress

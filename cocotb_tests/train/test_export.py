@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
-from lutterfly.host.graph import FastPointwise
+from lutterfly.host.graph import FastPointwiseConvolution
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
 
@@ -81,7 +81,7 @@ def test_a_network_is_exact_in_the_frontend_and_close_to_pytorch():
     calibrate(model, [values])
     data = export_onnx(model, values.numpy())
     graph = assert_exact(data, {"input": values.numpy()[:1]})
-    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwise)]
+    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwiseConvolution)]
     assert [layer.name for layer in layers] == ["2", "6"]
     np.testing.assert_array_equal(layers[0].stages.own, model[2].stages(model[2].fixed_point).own)
     wanted = model(values).detach().numpy()

@@ -13,13 +13,13 @@ from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, report_error, re
 from ..parts.pipeline import Assertions
 
 __all__ = [
-    "Barrier",
     "BarrierUnit",
     "Cluster",
+    "CoreBarrier",
 ]
 
 
-class Barrier(wiring.Component):
+class CoreBarrier(wiring.Component):
     """Release the cores of a group, all in one cycle, two cycles after the last of them has arrived.
 
     A group is a set of cores, bit i for core i; its cores meet where all of them have arrived with this group. Groups
@@ -112,7 +112,7 @@ class BarrierUnit(wiring.Component):
     arrive : Out(push_signature of a group)
         This core is at a barrier. Registered.
     release, lost : In(1)
-        From :class:`.barrier.Barrier`: the core continues, or one of its group has ended.
+        From :class:`.barrier.CoreBarrier`: the core continues, or one of its group has ended.
     peers_progress : In(1)
         Another core makes progress. While this core waits that counts as its own progress, some cycles longer, so
         that the watchdog names the core that is stuck and not those that wait for it.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ...golden.config import Config
-from ..graph import Graph, Layer, Place, Tensor, Views
+from ..graph import Graph, Layer, Tensor, ViewPlace, Views
 
 #: First and last layer, both included.
 Span = tuple[int, int]
@@ -119,7 +119,7 @@ class Network:
     ----------
     graph : Graph
     config : Config
-    views : mapping of str to Place
+    views : mapping of str to ViewPlace
         Tensors that are some rows and channels of another one.
     excerpts : mapping of str to Excerpt
         What each tensor is of the network's, where several cores share an inference and the graph is one core's part.
@@ -149,9 +149,9 @@ class Network:
         """The layers that read ``tensor``, with their indices."""
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.fetched]
 
-    def place_of(self, name: str) -> Place:
+    def place_of(self, name: str) -> ViewPlace:
         """The tensor that is no view in which a tensor lies, and where."""
-        place = Place(name)
+        place = ViewPlace(name)
         while place.tensor in self.views:
             place = self.views[place.tensor].of(place.channel, place.phase)
         return place

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS, run_bytes
 from ...golden.memories import LocalMemory, memories
-from ..graph import Place, Shape
+from ..graph import Shape, ViewPlace
 
 Addresses = npt.NDArray[np.int64]
 
@@ -150,7 +150,7 @@ class Storage:
         """Columns of the tensor that are stored."""
         return range(self.column, self.column + self.width)
 
-    def view(self, place: Place, shape: Shape) -> Storage:
+    def view(self, place: ViewPlace, shape: Shape) -> Storage:
         """Some rows, columns and channels, of this shape, as a tensor of its own.
 
         The rows around neighbouring ones with all columns are its border; others have none.
@@ -167,7 +167,7 @@ class Storage:
             bottom=self.bottom + self.height - place.row - shape[0],
         )
 
-    def _phase(self, place: Place, shape: Shape) -> Storage:
+    def _phase(self, place: ViewPlace, shape: Shape) -> Storage:
         """Some rows and columns, each of them apart from the next."""
         first = self.first + place.row * self.row_pitch + place.column * self.pixel_pitch
         return Storage(
@@ -182,7 +182,7 @@ class Storage:
     def part(self, rows: range, channels: range) -> Storage:
         """Some rows and channels of the tensor, all of which are stored."""
         whole = self.view(
-            Place("", channels.start - self.channel, rows.start - self.row), (len(rows), self.width, len(channels))
+            ViewPlace("", channels.start - self.channel, rows.start - self.row), (len(rows), self.width, len(channels))
         )
         return dataclasses.replace(whole, row=rows.start, channel=channels.start)
 

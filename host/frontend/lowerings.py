@@ -9,10 +9,10 @@ from ..graph import (
     BinaryConvolution,
     Concat,
     Convolution,
-    FastPointwise,
+    ElementwiseMaximum,
+    ElementwiseProduct,
+    FastPointwiseConvolution,
     MatrixProduct,
-    Maximum,
-    Multiply,
     Pad,
     Pointwise,
     Rearrange,
@@ -64,7 +64,11 @@ from .source import LayerBody
 
 FUNCTIONS: dict[type[LayerBody], OperatorLowering] = {
     FastPointwiseBody: OperatorLowering(
-        lower_fast_pointwise, (fpc_function.NAME,), Runs.LAYER, (FastPointwise,), title="fast pointwise convolution"
+        lower_fast_pointwise,
+        (fpc_function.NAME,),
+        Runs.LAYER,
+        (FastPointwiseConvolution,),
+        title="fast pointwise convolution",
     ),
     BinaryBody: OperatorLowering(
         lower_binary, (binary_function.NAME,), Runs.LAYER, (BinaryConvolution,), title="binary convolution"
@@ -121,8 +125,10 @@ LOWERINGS: dict[Kind, OperatorLowering] = {
     Kind.ADDITION: OperatorLowering(lower_addition, ADDITION, Runs.LAYER, (Add,)),
     # Where both operands are functions of one tensor, all but a sum become tables of it.
     Kind.SUBTRACTION: OperatorLowering(table_or(lower_subtraction), SUBTRACTION, Runs.LAYER, (Add,)),
-    Kind.MULTIPLICATION: OperatorLowering(table_or(lower_multiplication), MULTIPLICATION, Runs.LAYER, (Multiply,)),
-    Kind.EXTREME: OperatorLowering(table_or(lower_extreme), EXTREMES, Runs.LAYER, (Maximum,)),
+    Kind.MULTIPLICATION: OperatorLowering(
+        table_or(lower_multiplication), MULTIPLICATION, Runs.LAYER, (ElementwiseProduct,)
+    ),
+    Kind.EXTREME: OperatorLowering(table_or(lower_extreme), EXTREMES, Runs.LAYER, (ElementwiseMaximum,)),
     Kind.AVERAGE: OperatorLowering(lower_average, AVERAGE, Runs.LAYER, (AveragePool,)),
     Kind.CONCAT: OperatorLowering(lower_concat, CONCAT, Runs.COPY, (Concat, Arrange), (add_arrangement,), moves=True),
     Kind.SLICE: OperatorLowering(lower_slice, SLICE, Runs.COPY, (Slice, Arrange), (add_arrangement,), moves=True),

@@ -14,24 +14,32 @@ from __future__ import annotations
 
 from . import copies
 from .copies import Arrange, Concat, Rearrange, Slice
-from .elementwise import Add, Maximum, MaxPool, Multiply, Pointwise
+from .elementwise import Add, ElementwiseMaximum, ElementwiseProduct, MaxPool, Pointwise
 from .geometry import (
     ChannelRule,
     CodeFinish,
     Int8,
     Phase,
-    Place,
     Reach,
     Selection,
     Shape,
     Tensor,
     View,
+    ViewPlace,
     Views,
     Window,
     own_name,
 )
 from .layer import Finished, Graph, Layer
-from .products import AveragePool, BinaryConvolution, Convolution, FastPointwise, MatrixProduct, Pad, Product
+from .products import (
+    AveragePool,
+    BinaryConvolution,
+    Convolution,
+    FastPointwiseConvolution,
+    MatrixProduct,
+    Pad,
+    ProductLayer,
+)
 
 __all__ = [
     "Add",
@@ -42,20 +50,19 @@ __all__ = [
     "CodeFinish",
     "Concat",
     "Convolution",
-    "FastPointwise",
+    "ElementwiseMaximum",
+    "ElementwiseProduct",
+    "FastPointwiseConvolution",
     "Finished",
     "Graph",
     "Int8",
     "Layer",
     "MatrixProduct",
     "MaxPool",
-    "Maximum",
-    "Multiply",
     "Pad",
     "Phase",
-    "Place",
     "Pointwise",
-    "Product",
+    "ProductLayer",
     "Reach",
     "Rearrange",
     "Selection",
@@ -63,6 +70,7 @@ __all__ = [
     "Slice",
     "Tensor",
     "View",
+    "ViewPlace",
     "Views",
     "Window",
     "copies",

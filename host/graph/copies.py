@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from ...golden.numerics.planes import from_planes, planes
 from .boxes import MOST_PIECES, channel_runs, cost_of, pieces_of
-from .geometry import WHOLE, ChannelRule, Int8, Phase, Place, Selection, Shape, Tensor, Views, Window, looked_up
+from .geometry import WHOLE, ChannelRule, Int8, Phase, Selection, Shape, Tensor, ViewPlace, Views, Window, looked_up
 from .layer import Layer
 
 __all__ = [
@@ -102,7 +102,7 @@ class Rearrange(Layer):
         return dataclasses.replace(self, pieces=pieces), channels
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], ViewPlace]
     ) -> Iterator[Views]:
         """Inputs that no other layer reads may be stored in the output: there is no other pixel of theirs around
         theirs."""
@@ -111,7 +111,7 @@ class Rearrange(Layer):
             name = self.inputs[part.source]
             is_alone = all(other is self for other in layers if name in other.inputs)
             if is_alone and self._takes_all(part, tensors):
-                found.setdefault(name, Place(self.output).of(part.target, part.written))
+                found.setdefault(name, ViewPlace(self.output).of(part.target, part.written))
         if found:
             yield found
         if len(found) > 1:
@@ -183,13 +183,13 @@ class Arrange(Rearrange):
         return dataclasses.replace(self, pieces=tuple(pieces))
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], ViewPlace]
     ) -> Iterator[Views]:
         """In addition, the output may be stored in the input, where it is a range of the input's channels."""
         yield from super().view_choices(layers, tensors, place_of)
         (part, *more), is_run = self.pieces, self.is_in_runs
         if not more and is_run and part.keeps_pixels and part.table is None and part.code is None:
-            yield {self.output: Place(self.input, part.first)}
+            yield {self.output: ViewPlace(self.input, part.first)}
 
 
 # Concatenations of channels.
@@ -236,7 +236,7 @@ class Concat(Layer):
         ]
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], ViewPlace]
     ) -> Iterator[Views]:
         """The output may be stored in a tensor in which all inputs are adjacent already; else inputs in the output."""
         parts = self.selections(tensors)
@@ -246,7 +246,7 @@ class Concat(Layer):
             yield {self.output: first}
         for part in parts:
             if part.table is None:
-                yield {self.inputs[part.source]: Place(self.output, part.target)}
+                yield {self.inputs[part.source]: ViewPlace(self.output, part.target)}
 
 
 # Slices of channels.
@@ -272,16 +272,16 @@ class Slice(Layer):
         return [Selection(0, self.first, self.channels, 0)]
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], ViewPlace]
     ) -> Iterator[Views]:
         """The output may be stored in the input. All slices of an input are tried together first, as an addition of two
         slices takes both as views or none."""
         yield {
-            other.output: Place(other.input, other.first)
+            other.output: ViewPlace(other.input, other.first)
             for other in layers
             if isinstance(other, Slice) and other.input == self.input
         }
-        yield {self.output: Place(self.input, self.first)}
+        yield {self.output: ViewPlace(self.input, self.first)}
 
 
 # Arrangements of nearest upsampling, depth to space, space to depth and crops.

@@ -126,7 +126,7 @@ class Add(Channelwise):
 
 
 @dataclass(frozen=True, eq=False)
-class Maximum(Channelwise):
+class ElementwiseMaximum(Channelwise):
     """The greater code of two tensors of one shape, whose codes stand for the same numbers."""
 
     def kind(self, source: Shape, target: Shape) -> str:
@@ -141,7 +141,7 @@ class Maximum(Channelwise):
 
 
 @dataclass(frozen=True, eq=False)
-class Multiply(Channelwise):
+class ElementwiseProduct(Channelwise):
     """Product of two tensors of one shape, or of a map and a vector over its channels, requantised.
 
     Attributes
@@ -180,6 +180,6 @@ class Multiply(Channelwise):
         low, high = self.finish.low, self.finish.high
         return multiply(*PAIRS, self.zero_points, self.scaling, low=low, high=high)
 
-    def of_rows(self, rows: range, height: int) -> Multiply:
+    def of_rows(self, rows: range, height: int) -> ElementwiseProduct:
         spread = (len(rows), self.spread[1]) if self.is_by_vector else self.spread
         return dataclasses.replace(self, spread=spread)

@@ -254,7 +254,7 @@ WHOLE = Phase()
 # Dependencies of a layer's channels on those of its inputs, and the elements that copies select.
 
 
-class Place(NamedTuple):
+class ViewPlace(NamedTuple):
     """The place of a tensor in another one.
 
     Attributes
@@ -280,17 +280,17 @@ class Place(NamedTuple):
         """The phase of the other one."""
         return Phase(self.row, self.column, self.steps)
 
-    def of(self, channel: int, phase: Phase = WHOLE) -> Place:
+    def of(self, channel: int, phase: Phase = WHOLE) -> ViewPlace:
         """Return the place of a phase of the tensor, from a channel on."""
         own = self.phase.of(phase)
-        return Place(self.tensor, self.channel + channel, own.row, own.column, own.steps)
+        return ViewPlace(self.tensor, self.channel + channel, own.row, own.column, own.steps)
 
 
 #: int64[channels]: the channel at each place.
 Order = npt.NDArray[np.int64]
 
 #: Places of tensors in others.
-Views = dict[str, Place]
+Views = dict[str, ViewPlace]
 
 #: Rows, columns and channels from one element to another.
 Vector = tuple[int, int, int]

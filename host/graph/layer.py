@@ -20,10 +20,10 @@ from .geometry import (
     CodeFinish,
     Int8,
     Order,
-    Place,
     Selection,
     Shape,
     Tensor,
+    ViewPlace,
     Views,
     Window,
     looked_up,
@@ -264,7 +264,7 @@ class Layer(ABC):
         raise TypeError(f"{self.name}: layer must copy any selections to be given some, not be a {type(self).__name__}")
 
     def view_choices(
-        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], Place]
+        self, layers: Sequence[Layer], tensors: Mapping[str, Tensor], place_of: Callable[[str], ViewPlace]
     ) -> Iterator[Views]:
         """Return tensors that may be stored in others so that it has less to copy: all together, then one by one.
 

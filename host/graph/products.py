@@ -22,7 +22,7 @@ from .geometry import ChannelRule, Int8, Shape, Tensor
 from .layer import Finished
 
 
-class Product(Finished):
+class ProductLayer(Finished):
     """Sums of products in windows, with a bias, requantised.
 
     A kind of product has fields or properties of these names.
@@ -104,7 +104,7 @@ class Product(Finished):
 
 
 @dataclass(frozen=True, eq=False)
-class UnitProduct(Product):
+class UnitProduct(ProductLayer):
     """The sum of each channel's own elements, scaled.
 
     Attributes
@@ -151,7 +151,7 @@ class UnitProduct(Product):
 
 
 @dataclass(frozen=True, eq=False)
-class Convolution(Product):
+class Convolution(ProductLayer):
     """Convolution or fully connected layer (kernel 1x1 on a 1x1 map, or the whole map).
 
     Attributes
@@ -162,7 +162,7 @@ class Convolution(Product):
     multiplier : float32[output channels]
         ``f32(f32(xs * ws) / ys)``.
     groups : int
-        See :class:`.product.Product`.
+        See :class:`.products.ProductLayer`.
     of_groups : int
         Groups of the model whose weights these are, with zeros elsewhere; see :meth:`ungrouped`.
     """
@@ -371,7 +371,7 @@ class BinaryConvolution(Convolution):
 
 
 @dataclass(frozen=True, eq=False)
-class FastPointwise(Finished):
+class FastPointwiseConvolution(Finished):
     """Pointwise convolution by the stages of a butterfly, requantised, see ``golden/numerics/fpc.py``.
 
     Attributes

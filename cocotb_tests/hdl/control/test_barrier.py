@@ -12,7 +12,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.sweeps import sweep
-from lutterfly.hdl.control.barrier import Barrier
+from lutterfly.hdl.control.barrier import CoreBarrier
 
 #: From the last arrival to the release.
 LATENCY = 2
@@ -20,12 +20,12 @@ LATENCY = 2
 
 @pytest.mark.parametrize("cores", sweep([2, 4, 8], kept=[4]))
 def test_barrier(simulate, cores: int) -> None:
-    simulate(Barrier(cores), env={"CORES": str(cores)})
+    simulate(CoreBarrier(cores), env={"CORES": str(cores)})
 
 
 def test_one_core_needs_none() -> None:
     with pytest.raises(ValueError, match=r"^cores must be at least 2, not 1$"):
-        Barrier(1)
+        CoreBarrier(1)
 
 
 class Bench:

@@ -11,7 +11,7 @@ from cocotb_tests.support.quantised.random_graphs import random_fork
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.layout import borders
 from lutterfly.host.compiler.plan import Plan
-from lutterfly.host.graph import Concat, Graph, Place, Slice, Window
+from lutterfly.host.graph import Concat, Graph, Slice, ViewPlace, Window
 
 CONFIG = PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
@@ -49,7 +49,9 @@ def test_random_forks_are_exact(seeds: range) -> None:
 def test_channels_side_by_side_are_written_side_by_side() -> None:
     plan = exact_plan(fire(), CONFIG)
     assert copied(plan) == []
-    assert plan.views == {f"t{n}": Place(f"t{n - n % 4 + 3}", 16 * (n % 4 - 1)) for n in range(12) if n % 4 in (1, 2)}
+    assert plan.views == {
+        f"t{n}": ViewPlace(f"t{n - n % 4 + 3}", 16 * (n % 4 - 1)) for n in range(12) if n % 4 in (1, 2)
+    }
 
 
 def test_channels_taken_apart_are_read_apart() -> None:
@@ -59,7 +61,7 @@ def test_channels_taken_apart_are_read_apart() -> None:
     joined = maker.concat(maker.depthwise(halves[0], SAME, zero_point=3), maker.max_pool(halves[1], SAME), tables=False)
     plan = exact_plan(maker.finish(maker.convolution(joined, 4, POINT)), CONFIG)
     assert copied(plan) == ["concat_t5"]
-    assert plan.views == {"t1": Place("t0"), "t2": Place("t0", 16), "t3": Place("t5")}
+    assert plan.views == {"t1": ViewPlace("t0"), "t2": ViewPlace("t0", 16), "t3": ViewPlace("t5")}
 
 
 def test_what_a_concatenation_holds_may_be_what_an_earlier_one_joins() -> None:
@@ -90,7 +92,7 @@ def test_inputs_and_outputs_and_what_is_joined_twice_are_copied() -> None:
     inner, outer = (maker.convolution("x", channels, POINT, zero_point=3) for channels in (5, 6))
     joined = maker.concat(inner, outer, "x", inner, tables=False)
     plan = exact_plan(maker.finish(outer, maker.convolution(joined, 4, POINT)), CONFIG)
-    assert plan.views == {inner: Place(joined)}
+    assert plan.views == {inner: ViewPlace(joined)}
     assert plan.operations[2].written_bytes == 6 * 6 * (6 + 4 + 5)
 
 
@@ -98,7 +100,7 @@ def test_another_zero_point_needs_another_border() -> None:
     maker = GraphMaker((6, 6, 4))
     parts = [maker.convolution("x", 4, POINT, zero_point=zero_point) for zero_point in (3, 4)]
     plan = exact_plan(maker.finish(maker.convolution(maker.concat(*parts, tables=False), 4, SAME)), CONFIG)
-    assert plan.views == {parts[0]: Place("t2")}
+    assert plan.views == {parts[0]: ViewPlace("t2")}
 
 
 def test_a_copy_stays_where_a_view_costs_more() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from lutterfly.host.graph import ChannelRule, Graph, Layer, Place, Views, Window
+from lutterfly.host.graph import ChannelRule, Graph, Layer, ViewPlace, Views, Window
 
 
 def joined(*, tables: bool = False) -> tuple[Graph, Layer]:
@@ -24,7 +24,7 @@ def joined(*, tables: bool = False) -> tuple[Graph, Layer]:
 def choices(graph: Graph, layer: Layer, places: Views | None = None) -> list[Views]:
     """What a layer suggests where some tensors are views already."""
     known = places or {}
-    return list(layer.view_choices(graph.layers, graph.tensors, lambda name: known.get(name, Place(name))))
+    return list(layer.view_choices(graph.layers, graph.tensors, lambda name: known.get(name, ViewPlace(name))))
 
 
 @pytest.mark.parametrize("tables", [False, True])
@@ -66,8 +66,8 @@ def test_what_computes_copies_nothing() -> None:
 def test_slices_lie_in_their_input_all_of_them_or_one() -> None:
     graph, _ = joined()
     first, second, third, _ = graph.layers
-    places = {first.output: Place("x", 0), second.output: Place("x", 5), third.output: Place("x", 8)}
-    assert choices(graph, second) == [places, {second.output: Place("x", 5)}]
+    places = {first.output: ViewPlace("x", 0), second.output: ViewPlace("x", 5), third.output: ViewPlace("x", 8)}
+    assert choices(graph, second) == [places, {second.output: ViewPlace("x", 5)}]
 
 
 def test_slices_of_other_tensors_are_chosen_by_themselves() -> None:
@@ -75,14 +75,18 @@ def test_slices_of_other_tensors_are_chosen_by_themselves() -> None:
     outer = maker.slice("x", 2, 8)
     inner = maker.slice(outer, 1, 3)
     first, second = maker.graph.layers
-    assert choices(maker.graph, first) == [{outer: Place("x", 2)}] * 2
-    assert choices(maker.graph, second) == [{inner: Place(outer, 1)}] * 2
+    assert choices(maker.graph, first) == [{outer: ViewPlace("x", 2)}] * 2
+    assert choices(maker.graph, second) == [{inner: ViewPlace(outer, 1)}] * 2
 
 
 def test_inputs_lie_in_their_concatenation_but_for_tables() -> None:
     graph, layer = joined()
     first, second, third = layer.inputs
-    views = [{first: Place(layer.output, 0)}, {second: Place(layer.output, 5)}, {third: Place(layer.output, 8)}]
+    views = [
+        {first: ViewPlace(layer.output, 0)},
+        {second: ViewPlace(layer.output, 5)},
+        {third: ViewPlace(layer.output, 8)},
+    ]
     assert choices(graph, layer) == views
     graph, layer = joined(tables=True)
     assert choices(graph, layer) == views[:2]
@@ -92,14 +96,14 @@ def test_a_concatenation_lies_where_its_inputs_lie_side_by_side_already() -> Non
     graph, layer = joined()
     first, second, third = layer.inputs
     inputs = choices(graph, layer)
-    apart = {first: Place("x", 2), second: Place("x", 7), third: Place("x", 10)}
-    assert choices(graph, layer, apart) == [{layer.output: Place("x", 2)}, *inputs]
-    assert choices(graph, layer, apart | {third: Place("x", 9)}) == inputs
-    assert choices(graph, layer, apart | {second: Place("other", 7)}) == inputs
+    apart = {first: ViewPlace("x", 2), second: ViewPlace("x", 7), third: ViewPlace("x", 10)}
+    assert choices(graph, layer, apart) == [{layer.output: ViewPlace("x", 2)}, *inputs]
+    assert choices(graph, layer, apart | {third: ViewPlace("x", 9)}) == inputs
+    assert choices(graph, layer, apart | {second: ViewPlace("other", 7)}) == inputs
 
 
 def test_a_concatenation_does_not_lie_in_its_own_first_input() -> None:
     graph, layer = joined()
     first, second, third = layer.inputs
-    inside = {first: Place(first, 0), second: Place(first, 5), third: Place(first, 8)}
+    inside = {first: ViewPlace(first, 0), second: ViewPlace(first, 5), third: ViewPlace(first, 8)}
     assert choices(graph, layer, inside) == choices(graph, layer)

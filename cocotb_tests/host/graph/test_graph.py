@@ -20,11 +20,11 @@ from lutterfly.host.graph import (
     ChannelRule,
     CodeFinish,
     Convolution,
-    FastPointwise,
+    FastPointwiseConvolution,
     Graph,
     MaxPool,
     Pad,
-    Product,
+    ProductLayer,
     Window,
 )
 
@@ -41,7 +41,7 @@ def fast(maker: GraphMaker, source: str) -> str:
     pattern, finish = Pattern.of(8, 6), random_finish(6, 1)
     codes = CodeFinish(finish.low, finish.high)
     stages, name = random_stages(pattern, 1), f"t{len(maker.graph.layers)}"
-    layer = FastPointwise(
+    layer = FastPointwiseConvolution(
         f"fast_{name}", (source,), name, stages, finish.bias, finish.scale, 3, finish.zero_point, finish=codes
     )
     maker.graph.layers.append(layer)
@@ -118,7 +118,7 @@ def test_multiply_accumulates_are_those_of_every_pixel() -> None:
     assert found == [3 * 2 * 4 * 6 * 8, 4 * 3 * 8 * 2, 5 * 3 * Pattern.of(8, 6).live_multiplications]
 
 
-def product(kind: type[Product], window: Window, zero_point: int) -> Product:
+def product(kind: type[ProductLayer], window: Window, zero_point: int) -> ProductLayer:
     """Averages of three channels as a layer of their own, or as the convolution that they are not."""
     scale = np.float32(1 / 9)
     given = {"window": window, "finish": CodeFinish(-100, 90)}
@@ -132,7 +132,7 @@ def product(kind: type[Product], window: Window, zero_point: int) -> Product:
 
 @pytest.mark.parametrize("zero_point", [0, 7, -128])
 @pytest.mark.parametrize("kind", [AveragePool, Pad])
-def test_averages_and_borders_are_depthwise_products_of_unit_weights(kind: type[Product], zero_point: int) -> None:
+def test_averages_and_borders_are_depthwise_products_of_unit_weights(kind: type[ProductLayer], zero_point: int) -> None:
     maker = GraphMaker((5, 6, 3))
     values = {"x": maker.rng.integers(-128, 128, (5, 6, 3), dtype=np.int8)}
     for window in (SAME, Window((2, 3), (2, 1))):

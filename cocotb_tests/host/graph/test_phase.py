@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lutterfly.host.graph import Phase, Place
+from lutterfly.host.graph import Phase, ViewPlace
 
 
 def drawn(rng: np.random.Generator) -> Phase:
@@ -23,7 +23,7 @@ def test_a_phase_of_a_phase_is_one_of_the_map(seed: int) -> None:
         return cells[phase.row :: phase.steps[0], phase.column :: phase.steps[1]]
 
     np.testing.assert_array_equal(taken(cells, outer.of(inner)), taken(taken(cells, outer), inner))
-    assert Place("x").of(3, outer).of(2, inner) == Place("x").of(5, outer.of(inner))
+    assert ViewPlace("x").of(3, outer).of(2, inner) == ViewPlace("x").of(5, outer.of(inner))
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -15,11 +15,11 @@ from lutterfly.host.graph import (
     BinaryConvolution,
     Concat,
     Convolution,
+    ElementwiseMaximum,
+    ElementwiseProduct,
     Graph,
     MatrixProduct,
-    Maximum,
     MaxPool,
-    Multiply,
     Pad,
     Rearrange,
     Slice,
@@ -69,7 +69,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             )
             total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
             codes = np.clip(np.rint(total) + layer.offset, layer.finish.low, layer.finish.high).astype(np.int8)
-        elif isinstance(layer, Multiply):
+        elif isinstance(layer, ElementwiseProduct):
             differences = (
                 tensors[name].astype(np.int64) - zero_point
                 for name, zero_point in zip(layer.inputs, layer.zero_points, strict=True)
@@ -83,7 +83,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             target = graph.tensors[layer.finish.inner or layer.output].zero_point
             scaled = np.einsum("yxc,oc->yxo", codes.astype(np.int64), matrix).astype(np.float32) * layer.multiplier
             codes = np.clip(np.rint(scaled) + target, layer.finish.low, layer.finish.high).astype(np.int8)
-        elif isinstance(layer, Maximum):
+        elif isinstance(layer, ElementwiseMaximum):
             codes = np.maximum(*(tensors[name] for name in layer.inputs))
         elif isinstance(layer, Concat):
             looked_up = [

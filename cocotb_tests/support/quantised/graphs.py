@@ -16,9 +16,9 @@ from lutterfly.host.graph import (
     CodeFinish,
     Concat,
     Convolution,
+    ElementwiseProduct,
     Graph,
     MaxPool,
-    Multiply,
     Pointwise,
     Rearrange,
     Slice,
@@ -156,7 +156,7 @@ class GraphMaker:
         name, finish = self._name(), CodeFinish(-120, 115)
         if table:
             finish = finish.after(self._tensor(f"{name}_requantised", shape, 3), self.table())
-        layer = Multiply(f"multiply_{name}", (first, second), name, points, scaling, spread, finish=finish)
+        layer = ElementwiseProduct(f"multiply_{name}", (first, second), name, points, scaling, spread, finish=finish)
         self.graph.layers.append(layer)
         return self._tensor(name, shape, 3)
 

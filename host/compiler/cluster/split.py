@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ....golden.isa import Load, Store
 from ....golden.memories import LocalMemory
-from ...graph import Graph, Layer, Place, Tensor, Views, own_name
+from ...graph import Graph, Layer, Tensor, ViewPlace, Views, own_name
 from ..network import Excerpt, Exchange, Region
 from ..operation import Command
 from ..plan import Plan, Scheduled
@@ -200,7 +200,7 @@ class _Core:
         self.whole = {name: functools.reduce(Region.join, self._regions(name)) for name in {**self.reads, **self.own}}
         self.tensors: dict[str, Tensor] = {}
         self.excerpts: dict[str, Excerpt] = {}
-        self.views: dict[str, Place] = {}
+        self.views: dict[str, ViewPlace] = {}
         self._level([layer.inputs for layer in alike if layer.output in self.own])
 
     def _regions(self, name: str) -> list[Region]:
@@ -236,7 +236,7 @@ class _Core:
             for region in self._regions(name):
                 if region != whole:
                     place = region.within(whole)
-                    self.views[self._add(name, region)] = Place(root, place.channels.start, place.rows.start)
+                    self.views[self._add(name, region)] = ViewPlace(root, place.channels.start, place.rows.start)
         layers = []
         for layer, needed in self.layers:
             if layer.inner != layer.output:

@@ -21,7 +21,7 @@ from ....golden.config import Config
 from ....golden.engines import DEPTHWISE
 from ....golden.memories import LocalMemory
 from ....golden.timing.issue import result_groups
-from ...graph import Product, Window
+from ...graph import ProductLayer, Window
 from ..network import Network
 from ..operation import Command, Constant, Job, Lowering, Operation
 from ..storage import Storage, is_roomy
@@ -49,7 +49,7 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
     return min(roomy, key=lambda stream: stream.cycles(sizes, groups), default=None)
 
 
-def _takes(network: Network, layer: Product) -> bool:
+def _takes(network: Network, layer: ProductLayer) -> bool:
     """Whether the chained columns can compute a layer."""
     outputs, _, _, inputs = layer.weights.shape
     if not 1 < layer.groups == outputs or inputs != 1:
@@ -61,7 +61,7 @@ def _takes(network: Network, layer: Product) -> bool:
     return _is_unit(layer, sizes) or best_stream(layer.window, network.config, sizes, 1) is not None
 
 
-def _is_unit(layer: Product, sizes: tuple[int, int]) -> bool:
+def _is_unit(layer: ProductLayer, sizes: tuple[int, int]) -> bool:
     """Whether one weight word serves every step: equal weights, and no window beside another."""
     return sizes == (1, 1) and len(np.unique(layer.weights)) == 1
 

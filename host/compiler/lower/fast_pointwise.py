@@ -19,7 +19,7 @@ from ....golden.numerics.butterfly import Pattern
 from ....golden.numerics.fpc import Placed, place, stages_on
 from ....golden.presets import PRESETS
 from ....golden.timing.issue import result_groups
-from ...graph import FastPointwise
+from ...graph import FastPointwiseConvolution
 from ..network import CompileError, Network
 from ..operation import Command, Constant, Job, Lowering, Operation
 from ..storage import Storage
@@ -165,4 +165,4 @@ class FastPointwiseOperation(Operation):
         return rows * columns * len(tiles) * max(self.words, self.groups)
 
 
-LOWERING = Lowering({FastPointwise: FastPointwiseOperation}, (FPC,), reads_border=False)
+LOWERING = Lowering({FastPointwiseConvolution: FastPointwiseOperation}, (FPC,), reads_border=False)

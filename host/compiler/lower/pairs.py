@@ -13,7 +13,7 @@ from ....golden.engines.engine import Engine
 from ....golden.memories import LocalMemory
 from ....golden.numerics.requant import SUM_FRACTION_BITS, pack_parameters
 from ....golden.timing.issue import result_groups
-from ...graph import Add, Layer, Maximum, Multiply
+from ...graph import Add, ElementwiseMaximum, ElementwiseProduct, Layer
 from ..network import Network
 from ..operation import Command, Constant, Job, Lowering, Operation
 from ..storage import Addresses, Storage
@@ -177,7 +177,7 @@ class MaximumOperation(PairOperation):
         return Codes(table=only_table(job))
 
 
-MAXIMUM_LOWERING = Lowering({Maximum: MaximumOperation}, (MAXIMUM,), reads_border=False, has_one_pitch=True)
+MAXIMUM_LOWERING = Lowering({ElementwiseMaximum: MaximumOperation}, (MAXIMUM,), reads_border=False, has_one_pitch=True)
 
 
 # Products of two tensors, and of a map and a vector over its channels.
@@ -234,10 +234,10 @@ def _is_by_vector(network: Network, layer: Layer) -> bool:
 
 
 MULTIPLY_LOWERING = Lowering(
-    {Multiply: MultiplyOperation},
+    {ElementwiseProduct: MultiplyOperation},
     (MULTIPLY,),
     takes=lambda network, layer: not _is_by_vector(network, layer),
     reads_border=False,
     has_one_pitch=True,
 )
-VECTOR_LOWERING = Lowering({Multiply: VectorOperation}, (MULTIPLY,), takes=_is_by_vector, reads_border=False)
+VECTOR_LOWERING = Lowering({ElementwiseProduct: VectorOperation}, (MULTIPLY,), takes=_is_by_vector, reads_border=False)

@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from ....golden.elements import BINARY_BITS
 from ....golden.numerics.binary import signs
-from ...graph import BinaryConvolution, CodeFinish, FastPointwise, Pointwise, Tensor, Window
+from ...graph import BinaryConvolution, CodeFinish, FastPointwiseConvolution, Pointwise, Tensor, Window
 from ...graph.tabulate import CODES
 from ..build import CHANNELS_FIRST, CHANNELS_LAST, Build, Place, Shape3, check_layers, image_place, image_shape
 from ..elements import as_image
@@ -43,7 +43,7 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
             )
     build.add_tensor(end, (*shape[:2], pattern.outputs), end)
     build.graph.layers.append(
-        FastPointwise(
+        FastPointwiseConvolution(
             node.name,
             (place.tensor,),
             end,

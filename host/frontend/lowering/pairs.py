@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from ....golden.numerics.addition import PAIRS, UNSIGNED_OFFSET, add, difference_tables, sum_tables
 from ....golden.numerics.multiplication import product_scaling
-from ...graph import Add, CodeFinish, Int8, Layer, Maximum, Multiply, Pointwise
+from ...graph import Add, CodeFinish, ElementwiseMaximum, ElementwiseProduct, Int8, Layer, Pointwise
 from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.model_graph import has_unsigned
@@ -232,7 +232,7 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
         first, second = lie_alike(build, node, names)
         points = zero_points[:2]
     finish = reached(expected)
-    layer = Multiply(node.name, (first.tensor, second.tensor), end, points, scaling, spread, finish=finish)
+    layer = ElementwiseProduct(node.name, (first.tensor, second.tensor), end, points, scaling, spread, finish=finish)
     add_checked(build, fragment, first, layer, first_layer)
 
 
@@ -277,7 +277,7 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
         for number, (place, table) in enumerate(zip(places, tables, strict=True))
     )
     finish = CodeFinish(table=_TURNED) if is_least else CodeFinish()
-    add_checked(build, fragment, places[0], Maximum(node.name, inputs, end, finish=finish), first_layer)
+    add_checked(build, fragment, places[0], ElementwiseMaximum(node.name, inputs, end, finish=finish), first_layer)
 
 
 def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lutterfly.host.compiler.storage import Fold, Storage, border_sign
-from lutterfly.host.graph import Place
+from lutterfly.host.graph import ViewPlace
 
 
 def test_a_border_of_bits_is_all_ones_for_plus_one() -> None:
@@ -26,7 +26,7 @@ def test_a_folded_row_has_the_channels_of_all_its_rows() -> None:
 
 def test_a_view_is_some_rows_and_channels_as_a_tensor_of_its_own() -> None:
     whole = Storage(6, 3, 8, top=1, left=1, bottom=2, right=1, gap=2, address=100)
-    view = whole.view(Place("whole", channel=4, row=2), (3, 3, 4))
+    view = whole.view(ViewPlace("whole", channel=4, row=2), (3, 3, 4))
     np.testing.assert_array_equal(view.addresses(), whole.addresses(rows=range(2, 5), channels=range(4, 8)))
     # What lies around its rows is its border, and its windows read that as they would.
     assert (view.top, view.bottom, view.size_bytes) == (3, 3, whole.size_bytes - 4)

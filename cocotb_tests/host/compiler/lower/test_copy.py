@@ -14,7 +14,7 @@ from cocotb_tests.support.quantised.random_graphs import random_arranged
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.graph import Graph, Place, Window
+from lutterfly.host.graph import Graph, ViewPlace, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
@@ -44,7 +44,7 @@ def test_what_only_an_upsampling_reads_is_one_of_the_pixels_that_it_writes() -> 
     small = maker.convolution("x", 16, SAME)
     large = maker.nearest(small, (3, 2))
     plan = exact_plan(maker.finish(maker.convolution(large, 8, SAME)), PRESETS["ecp5-85k"])
-    assert plan.views == {small: Place(large, steps=(3, 2))}
+    assert plan.views == {small: ViewPlace(large, steps=(3, 2))}
     assert plan.operations[1].written_bytes == 5 * 6 * 5 * 16
     # Around a pixel of it there would be others.
     maker = GraphMaker((6, 5, 3))
@@ -149,7 +149,7 @@ def test_what_is_surrounded_lies_inside() -> None:
         large = maker.arranged(np.pad(every, ((1, 1), (1, 1), (0, 0)), mode="reflect"), small)
         outputs = [maker.convolution(large, 8, SAME), *([maker.convolution(small, 8, SAME)] if is_read else [])]
         plan = exact_plan(maker.finish(*outputs), PRESETS["ecp5-85k"])
-        assert plan.views == ({} if is_read else {small: Place(large, row=1, column=1)})
+        assert plan.views == ({} if is_read else {small: ViewPlace(large, row=1, column=1)})
         assert plan.operations[1].written_bytes == (8 * 7 - 6 * 5 * (not is_read)) * 16
 
 
@@ -161,5 +161,5 @@ def test_maps_that_are_joined_by_rows_are_written_where_they_belong() -> None:
         maker.graph.tensors[second], zero_point=maker.graph.tensors[first].zero_point
     )
     plan = exact_plan(maker.finish(maker.convolution(large, 8, SAME)), PRESETS["ecp5-85k"])
-    assert plan.views == {first: Place(large), second: Place(large, row=6)}
+    assert plan.views == {first: ViewPlace(large), second: ViewPlace(large, row=6)}
     assert [layer.output for layer in plan.graph.layers] == [first, second, "t3"]

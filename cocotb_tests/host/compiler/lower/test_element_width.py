@@ -23,7 +23,7 @@ from lutterfly.host.compiler.operation import Command
 from lutterfly.host.compiler.plan import Divided
 from lutterfly.host.compiler.schedule.dma import fill_border, load, store
 from lutterfly.host.compiler.storage import Storage
-from lutterfly.host.graph import Convolution, Graph, Place, Tensor, Window
+from lutterfly.host.graph import Convolution, Graph, Tensor, ViewPlace, Window
 
 TINY = PRESETS["tiny"]
 EXTERNAL, LOCAL = 64, 32
@@ -185,9 +185,9 @@ def test_layouts_and_the_arena_follow_the_width(monkeypatch: pytest.MonkeyPatch,
 
 def test_no_part_begins_within_a_byte() -> None:
     storage = storage_of(tensor_of(1))
-    assert storage.view(Place("", 8), (6, 6, 8)).address == LOCAL + 1
+    assert storage.view(ViewPlace("", 8), (6, 6, 8)).address == LOCAL + 1
     with pytest.raises(AssertionError, match=r"^channel 3 of 1 bits begins within a byte$"):
-        storage.view(Place("", 3), (6, 6, 8))
+        storage.view(ViewPlace("", 3), (6, 6, 8))
 
 
 @pytest.mark.parametrize(("bits", "words"), [(1, [0, 14]), (8, [0, 8, 16, 84, 92, 100]), (16, [*range(0, 48, 8)])])

@@ -24,7 +24,7 @@ from lutterfly.host.command.main import main
 from lutterfly.host.compiler import CompileError, compile_graph, compile_model, encode, plan_graph
 from lutterfly.host.compiler.lower import convolution, lanewise, operations, wide_windows
 from lutterfly.host.compiler.operation import Lowering, Operation
-from lutterfly.host.graph import Convolution, Graph, MaxPool, Product, Shape, Window
+from lutterfly.host.graph import Convolution, Graph, MaxPool, ProductLayer, Shape, Window
 from lutterfly.host.session.verify import verify
 
 TINY, DEFAULT = PRESETS["tiny"], PRESETS[DEFAULT_PRESET]
@@ -195,7 +195,7 @@ def test_all_lowerings_that_take_a_layer_are_named(monkeypatch: pytest.MonkeyPat
 
 
 @dataclass(frozen=True, eq=False)
-class Correlation(Product):
+class Correlation(ProductLayer):
     """A kind of layer that the project does not have, though it says what a convolution says."""
 
     weights: np.ndarray

@@ -13,12 +13,12 @@ from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from cocotb_tests.support.oracles.kinds import layer_types
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
-from lutterfly.host.graph import Add, Maximum, Multiply
+from lutterfly.host.graph import Add, ElementwiseMaximum, ElementwiseProduct
 from lutterfly.host.session.verify import verify
 
 pytestmark = needs_reference
 SHAPE = 1, 3, 6, 6
-KINDS = {"Add": Add, "Mul": Multiply, "Sub": Add, "Max": Maximum, "Min": Maximum}
+KINDS = {"Add": Add, "Mul": ElementwiseProduct, "Sub": Add, "Max": ElementwiseMaximum, "Min": ElementwiseMaximum}
 
 
 def combined(kind: str, form: str, shape: tuple[int, ...], *, unsigned: bool = False, is_first: bool = False) -> Maker:
@@ -62,7 +62,7 @@ def test_on_the_core(kind: str, shape: tuple[int, ...]) -> None:
 def test_scalars_and_values_of_channels_are_no_inputs(shape: tuple[int, ...]) -> None:
     graph = import_model(combined("Mul", "qdq", shape).serialise())
     assert len(graph.inputs) == 1
-    assert Multiply not in layer_types(graph)
+    assert ElementwiseProduct not in layer_types(graph)
 
 
 @pytest.mark.sampled(1)

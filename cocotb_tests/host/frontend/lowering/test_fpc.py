@@ -27,7 +27,7 @@ from lutterfly.examples import digits, write_fpc
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.functions.fpc_body import BodyError, read_body
-from lutterfly.host.graph import Convolution, FastPointwise
+from lutterfly.host.graph import Convolution, FastPointwiseConvolution
 from lutterfly.host.model import executed, reference
 from lutterfly.host.model.arrays import describe_model
 from lutterfly.host.model.functions.fpc_function import make_function
@@ -55,7 +55,7 @@ def test_a_layer_is_exact_with_and_without_a_table(
     data = network.data(network.table(result, after) if after else result)
     graph = assert_exact(data, codes(inputs, *shape))
     (layer,) = graph.layers
-    assert isinstance(layer, FastPointwise)
+    assert isinstance(layer, FastPointwiseConvolution)
     assert layer.stages.pattern == pattern
     assert (layer.table is not None) == bool(after)
     stages = f"fast pointwise convolution, {pattern.stages} stages"
@@ -78,7 +78,7 @@ def test_a_network_of_other_layers_and_functions_is_exact():
     result = network.fast_pointwise(flat, Pattern.of(19, 10), spatial=0, seed=4)
     data = network.data(network.dequantise(result))
     graph = assert_exact(data, codes(3, 8, 8))
-    assert [type(layer) for layer in graph.layers].count(FastPointwise) == 4
+    assert [type(layer) for layer in graph.layers].count(FastPointwiseConvolution) == 4
     assert_answers(data, codes(3, 8, 8, seed=1))
 
 
@@ -91,7 +91,7 @@ def test_drawn_networks_are_exact(first: int):
         data, feeds = fast_network(seed)
         graph = assert_exact(data, feeds, covered=False)
         met |= {type(layer).__name__ for layer in graph.layers}
-    assert met >= {"FastPointwise", "Convolution", "MaxPool", "Add", "Concat"}
+    assert met >= {"FastPointwiseConvolution", "Convolution", "MaxPool", "Add", "Concat"}
 
 
 @needs_reference
@@ -126,7 +126,7 @@ def test_a_function_that_another_one_calls_is_a_layer():
     value = network.add("Block", "x", domain="com.example")
     data = network.data(network.table(network.add("Block", value, domain="com.example")))
     graph = assert_exact(data, codes(6, 3, 3))
-    assert [type(layer) for layer in graph.layers] == [FastPointwise, FastPointwise]
+    assert [type(layer) for layer in graph.layers] == [FastPointwiseConvolution, FastPointwiseConvolution]
     assert len({layer.name for layer in graph.layers}) == 2
 
 
@@ -144,7 +144,7 @@ def test_transposes_around_it_vanish_as_around_a_convolution(spatial: int):
     assert_answers(data, codes(*shape, 6))
     graph = import_model(data)
     assert graph.tensors[graph.inputs[0]].shape == (*(1, *shape)[-2:], 6)
-    assert [type(layer) for layer in graph.layers] == [FastPointwise, FastPointwise]
+    assert [type(layer) for layer in graph.layers] == [FastPointwiseConvolution, FastPointwiseConvolution]
 
 
 @needs_reference
@@ -171,7 +171,7 @@ def test_another_name_does_not_matter(domain: str):
     if domain:
         function.domain = node.domain = domain
         model.opset_import.add(domain=domain, version=3)
-    assert isinstance(import_model(model.SerializeToString()).layers[0], FastPointwise)
+    assert isinstance(import_model(model.SerializeToString()).layers[0], FastPointwiseConvolution)
 
 
 @pytest.mark.regress
@@ -394,7 +394,7 @@ def test_mlperf_tiny_with_fast_layers_is_exact(name: str, count: int, direction:
     data = model.SerializeToString()
     # The softmax at the end runs on the host.
     graph = assert_exact(data, {info.name: feed}, covered=False)
-    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwise)]
+    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwiseConvolution)]
     assert len(layers) == count
     assert all(layer.requantisation.shift == 3 for layer in layers)
     # They pass on what they read.
@@ -408,7 +408,7 @@ def test_the_digits_are_read_and_every_layer_is_exact():
     data, images = digits.fast_model_path().read_bytes(), digits.images()
     for image in images[:4]:
         graph = assert_exact(data, {"pixels": image[np.newaxis]})
-    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwise)]
+    layers = [layer for layer in graph.layers if isinstance(layer, FastPointwiseConvolution)]
     assert [(layer.stages.pattern.inputs, layer.stages.pattern.outputs) for layer in layers] == [
         (64, 64),
         (64, 128),
@@ -425,7 +425,7 @@ def test_the_example_that_needs_no_lutterfly_is_recognised():
     features = np.random.default_rng(0).normal(size=(1, 24, 8, 8)).astype(np.float32)
     graph = assert_exact(data, {"features": features})
     (layer,) = graph.layers
-    assert isinstance(layer, FastPointwise)
+    assert isinstance(layer, FastPointwiseConvolution)
     assert layer.stages.pattern == Pattern.of(24, 40)
     quantised = {name: (tensor.scale, tensor.zero_point) for name, tensor in graph.tensors.items()}
     assert quantised == {"codes": (np.float32(0.02), -7), "mixed": (np.float32(0.03), 3)}

@@ -13,7 +13,7 @@ from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.kinds import layer_types
 from cocotb_tests.support.oracles.refused import ONE_TYPE
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.graph import Arrange, Convolution, MaxPool, Multiply
+from lutterfly.host.graph import Arrange, Convolution, ElementwiseProduct, MaxPool
 
 pytestmark = needs_reference
 Ends = tuple[str, str, str]
@@ -61,7 +61,7 @@ def test_two_maps(relu: bool, form: str, unsigned: bool) -> None:
     multiply(made, trunk, ends(made), (1, 3, 6, 6), relu=relu)
     made.product("Conv", (2, 3, 1, 1), 0, (1, 2, 6, 6))
     graph = exact(made)
-    assert layer_types(graph) == [Convolution, Multiply, Convolution]
+    assert layer_types(graph) == [Convolution, ElementwiseProduct, Convolution]
     assert graph.layers[1].inputs == ("x", graph.layers[0].output)
     assert not graph.layers[1].is_by_vector
     assert [row.kind for row in describe(graph)][1] == "product"
@@ -74,7 +74,7 @@ def test_a_map_and_a_vector(swap: bool, form: str, unsigned: bool) -> None:
     made = maker(form, unsigned=unsigned)
     excited(made, swap=swap)
     graph = exact(made)
-    assert layer_types(graph) == [MaxPool, Convolution, Multiply]
+    assert layer_types(graph) == [MaxPool, Convolution, ElementwiseProduct]
     # The map first, whatever the file says.
     assert graph.layers[2].inputs == ("x", graph.layers[1].output)
     assert graph.layers[2].spread == (6, 6)
@@ -88,7 +88,7 @@ def test_a_table_after_a_product_is_fused(form: str) -> None:
     excited(made, swap=False)
     made.activation("Tanh")
     graph = exact(made)
-    assert layer_types(graph) == [MaxPool, Convolution, Multiply]
+    assert layer_types(graph) == [MaxPool, Convolution, ElementwiseProduct]
     assert graph.layers[2].table is not None
 
 
@@ -108,7 +108,7 @@ def test_a_factor_for_each_column_is_there_for_all(form: str) -> None:
     made.product("Conv", (6, 3, 1, 1), 0, (1, 6, 1, 1))
     row = made.node("Reshape", [made.tensor, made.constant("shape", np.array([1, 1, 1, 6]))])
     multiply(made, trunk, (row, made.scale, made.zero), (1, 3, 6, 6))
-    assert layer_types(exact(made)) == [MaxPool, Convolution, Arrange, Multiply]
+    assert layer_types(exact(made)) == [MaxPool, Convolution, Arrange, ElementwiseProduct]
 
 
 def test_factors_that_make_the_map_larger_are_refused() -> None:

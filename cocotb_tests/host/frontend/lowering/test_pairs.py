@@ -10,11 +10,11 @@ from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exac
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.kinds import layer_types
 from lutterfly.host.frontend import ModelError, describe, import_model
-from lutterfly.host.graph import Add, Arrange, Convolution, Maximum, Pointwise
+from lutterfly.host.graph import Add, Arrange, Convolution, ElementwiseMaximum, Pointwise
 
 pytestmark = needs_reference
 BOTH_TYPES = pytest.mark.parametrize("unsigned", [False, True])
-KINDS = {"Sub": (Add, "addition"), "Max": (Maximum, "maximum"), "Min": (Maximum, "maximum")}
+KINDS = {"Sub": (Add, "addition"), "Max": (ElementwiseMaximum, "maximum"), "Min": (ElementwiseMaximum, "maximum")}
 
 
 def combined(kind: str, *, unsigned: bool = False, relu: bool = False, scale: float = 0.03) -> Maker:
@@ -53,7 +53,7 @@ def test_codes_that_stand_for_the_same_numbers_need_no_table(kind: str) -> None:
     graph = exact(made)
     tables = [layer.name for layer in graph.layers if isinstance(layer, Pointwise)]
     assert len(tables) == (kind == "Min")
-    (layer,) = (layer for layer in graph.layers if isinstance(layer, Maximum))
+    (layer,) = (layer for layer in graph.layers if isinstance(layer, ElementwiseMaximum))
     assert (layer.table is not None) == (kind == "Min")
 
 
