@@ -119,13 +119,13 @@ class WeightMemory(wiring.Component):
         arrivals: list[tuple[Value, data.View]] = []
         for number, pair in enumerate(pairs):
             # A write comes a cycle after its address, so the column that it is for is known before it arrives.
-            address, late, behind = self.address, 0, 1
+            address, late, extra = self.address, 0, 1
             if number:
                 before = number_of[self.floorplan.before(pair[0])]
-                late, behind = hops[pair[0]] - hops[pairs[before][0]], 0
+                late, extra = hops[pair[0]] - hops[pairs[before][0]], 0
                 address, write = arrivals[before]
             address = delay(m, address, late, name=f"read_hop_{number}")
-            coming = delay(m, write, late + behind - 1, name=f"write_wait_{number}")
+            coming = delay(m, write, late + extra - 1, name=f"write_wait_{number}")
             write = delay(m, coming, 1, name=f"write_hop_{number}")
             arrivals.append((address, write))
             m.submodules[f"pair_{number}"] = ram = Ram(

@@ -127,7 +127,7 @@ def _inaccurate(errors: Mapping[str, float], layers: Sequence[LayerError]) -> li
     if lost:
         given = min(lost, key=lambda one: one.noise)
         cause = (
-            f"{given.label} itself is {10 ** (-given.noise / 20):.1%} from what it was, in front of any layer; "
+            f"{given.label} itself is {10 ** (-given.noise / 20):.1%} from what it was, before any layer; "
             "calibrate with samples that reach as far as those that measure the error, and without outliers"
         )
     else:

@@ -230,7 +230,7 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
     if len(given.dynamic_inputs(node)) > 1:
         return ModelError(
             f"{begin} multiplies two activations in float; put QuantizeLinear and DequantizeLinear around it, "
-            "of one type and with the zero point 0 in front of it"
+            "of one type and with the zero point 0 before it"
         )
     if len(fragment.inputs) > 1:
         return ModelError(

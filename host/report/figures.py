@@ -42,7 +42,7 @@ def cycle_shares(facts: Facts) -> go.Figure:
         if any(cycles):
             drawn.add_trace(_stacked(name, colour, rows, cycles))
     after = facts.observation.cycles - facts.layers[-1].share.end
-    drawn.add_trace(_stacked("last results land, outputs are stored", style.MUTED, [len(rows)], [after]))
+    drawn.add_trace(_stacked("last results are written back, outputs are stored", style.MUTED, [len(rows)], [after]))
     buttons = [
         {"label": label, "method": "relayout", "args": [{"barnorm": norm, "xaxis.title.text": title}]}
         for label, norm, title in (

@@ -35,7 +35,7 @@ def timeline(facts: Facts) -> go.Figure:
     ran, cycles = facts.observation, facts.observation.cycles
     kinds = (
         # Results are written back while the next command takes steps, whose bars are drawn over them.
-        ("results land", style.LANDING, -0.4, 0.42, _landing(ran.compute)),
+        ("results are written back", style.LANDING, -0.4, 0.42, _landing(ran.compute)),
         ("array takes steps", style.STEPS, -0.4, 0.42, _bars(ran.compute, 0, cycles, until_issued=True)),
         ("LOAD", style.LOAD, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "LOAD"), 1, cycles)),
         ("STORE", style.STORE, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "STORE"), 1, cycles)),

@@ -41,9 +41,9 @@ def movers_of(name: str, timing: Timing) -> list[Mover]:
     if timing.cells[name]["type"] == REGISTER and (net := net_of(timing.cells[name], "M")) in timing.drivers:
         front, _ = timing.drivers[net]
     if (halves := _halves(front, timing)) is not None:
-        behind = timing.sinks.get(net_of(timing.cells[halves[0]], "OFX"), [])
-        if [(timing.cells[sink]["type"], port) for sink, port in behind] == [(REGISTER, "M")]:
-            movers.append(Mover(behind[0][0], *halves))
+        readers = timing.sinks.get(net_of(timing.cells[halves[0]], "OFX"), [])
+        if [(timing.cells[sink]["type"], port) for sink, port in readers] == [(REGISTER, "M")]:
+            movers.append(Mover(readers[0][0], *halves))
     return movers
 
 

@@ -331,7 +331,7 @@ def test_a_product_of_two_activations_in_float():
     made.quantise(made.node("Tanh", [product]), *made.quantisation(0.1), (1, 4, 4))
     assert refusal(made.serialise()) == (
         f"net.onnx: {made.nodes[-3].op_type} {made.nodes[-3].name!r} multiplies two activations in float; put "
-        "QuantizeLinear and DequantizeLinear around it, of one type and with the zero point 0 in front of it"
+        "QuantizeLinear and DequantizeLinear around it, of one type and with the zero point 0 before it"
     )
 
 

@@ -69,7 +69,7 @@ class Surroundings:
                 break
         return found
 
-    def behind(self, convolution: NodeProto) -> list[NodeProto]:
+    def following(self, convolution: NodeProto) -> list[NodeProto]:
         """Return the nodes after a convolution that move elements or compute with each element alone."""
         found: list[NodeProto] = []
         name = convolution.output[0]
@@ -144,7 +144,7 @@ class Dilated:
     ----------
     network : Surroundings
     convolution : NodeProto
-    ahead, behind : list of NodeProto
+    ahead, following : list of NodeProto
         In order of execution.
     source, target : str
     is_last : (bool, bool)
@@ -158,7 +158,7 @@ class Dilated:
     network: Surroundings
     convolution: NodeProto
     ahead: list[NodeProto]
-    behind: list[NodeProto]
+    following: list[NodeProto]
     source: str
     target: str
     is_last: tuple[bool, bool]
@@ -169,16 +169,16 @@ class Dilated:
     @property
     def replaced(self) -> list[NodeProto]:
         """The nodes around the convolution whose results are not needed any more."""
-        return [*self.network.only_for(self.ahead), *self.behind]
+        return [*self.network.only_for(self.ahead), *self.following]
 
     def written(self, constant: Constant) -> list[NodeProto] | None:
         """Return the nodes that replace all of them; None if a node computes differently for different images."""
-        rank, made, behind = len(self.dilations), list[NodeProto](), []
-        for node in self.network.computing(self.behind):
+        rank, made, following = len(self.dilations), list[NodeProto](), []
+        for node in self.network.computing(self.following):
             given = self._of_channels(node, constant)
             if given is None:
                 return None
-            behind.append(given)
+            following.append(given)
 
         def add(operator: str, operands: Sequence[str], **given: Any) -> None:
             made.append(helper.make_node(operator, ["", *operands], [""], **given))
@@ -198,7 +198,7 @@ class Dilated:
         convolution.attribute.extend(kept)
         for name, values in (("dilations", self.dilations), ("pads", [max(pad, 0) for pad in self.pads])):
             convolution.attribute.append(helper.make_attribute(name, values))
-        made += [convolution, *behind]
+        made += [convolution, *following]
         if self.is_last[1]:
             add("Transpose", [], perm=[0, *range(2, 2 + rank), 1])
         return self._connected(made)
@@ -248,8 +248,8 @@ def find_dilated(network: Surroundings, convolution: NodeProto) -> Dilated | Non
     """Find the dilated convolution that a convolution of several images and its surroundings are, if they are one."""
     if network.graph.computed(convolution) != [convolution.input[0]]:
         return None
-    ahead, behind = network.ahead(convolution), network.behind(convolution)
-    after = network.moved(behind, convolution.output[0]) if ahead and behind else None
+    ahead, following = network.ahead(convolution), network.following(convolution)
+    after = network.moved(following, convolution.output[0]) if ahead and following else None
     if after is None:
         return None
     for nodes in _cheapest(network, (ahead[at::-1] for at in range(len(ahead)))):
@@ -257,7 +257,7 @@ def find_dilated(network: Surroundings, convolution: NodeProto) -> Dilated | Non
         before = network.moved(nodes, source)
         if before is None or before[source].shape[0] != 1:
             continue
-        for others in _cheapest(network, (behind[: at + 1] for at in range(len(behind)))):
+        for others in _cheapest(network, (following[: at + 1] for at in range(len(following)))):
             target = others[-1].output[0]
             moves = _Moves(before[source], before[convolution.input[0]], after[convolution.output[0]], after[target])
             for is_last in itertools.product((False, True), (False, True)):
