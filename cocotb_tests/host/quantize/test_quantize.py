@@ -360,7 +360,7 @@ def test_the_error_is_measured_on_samples_that_set_no_scale(tmp_path: Path, caps
     assert held_out["relative_errors"]["t1"] > 0.5
     (warning,) = held_out["warnings"]
     assert re.fullmatch(
-        r"output t1 is 9\d\.\d% from the float model's: input 'image' itself is 9\d\.\d% from what it was, in front of "
+        r"output t1 is 9\d\.\d% from the float model's: input 'image' itself is 9\d\.\d% from what it was, before "
         r"any layer; calibrate with samples that reach as far as those that measure the error, and without outliers",
         warning,
     )
