@@ -64,7 +64,7 @@ class CountingLine(SerialLine):
         return data
 
     def take(self) -> tuple[int, int]:
-        """What has been counted since the last time."""
+        """Return the counts since the last call."""
         counted = self.bytes, self.frames
         self.bytes = self.frames = 0
         return counted

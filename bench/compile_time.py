@@ -45,7 +45,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Compiled:
-    """What compiling a network takes.
+    """The cost of compiling a network.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ def measure(path: Path, config: str) -> Compiled:
 
 
 def apart(function: Callable[..., Result], *arguments: object) -> Result:
-    """What a function gives in a new process."""
+    """Return the result of a function in a new process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 

@@ -26,7 +26,7 @@ def measured(model: Path, config: str, cores: int, spread_by: SpreadBy | None) -
 
 
 def line(model: Path, cores: int, found: Verification, alone: int) -> str:
-    """What was found, beside the cycles of one core."""
+    """Return a line of results, compared with the cycles of one core."""
     cycles, predicted = found.cycles, found.program.predicted_cycles
     text = f"{model.stem:<12} {cores} cores  {cycles:>10,} cycles"
     text += f", predicted {predicted:>10,} ({predicted / cycles - 1:+.2%})"

@@ -160,7 +160,7 @@ class _Residual(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """As EDSR: residual blocks without normalisation, a sub-pixel convolution inside, and layers behind it; 64x64."""
+    """As EDSR: residual blocks without normalisation, a sub-pixel convolution inside, and layers after it; 64x64."""
 
     shape = (3, 64, 64)
 

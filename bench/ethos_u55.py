@@ -64,7 +64,7 @@ def cycles(row: dict[str, str]) -> int:
 
 
 def read_estimate(folder: Path, name: str) -> VelaEstimate:
-    """What Vela has written of a network.
+    """Read Vela's estimate of a network.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def estimate(path: Path, memory_mode: tuple[str, ...]) -> VelaEstimate:
 
 
 def microseconds(count: int, clock_mhz: float) -> str:
-    """What so many cycles take."""
+    """Convert cycles to microseconds."""
     return f"{count / clock_mhz:,.0f}"
 
 
@@ -120,7 +120,7 @@ def check(options: argparse.Namespace) -> None:
 
 
 def print_layers(name: str, found: VelaEstimate) -> None:
-    """What a network's cycles are spent on, by Vela's estimate."""
+    """Print the layers on which a network's cycles are spent, by Vela's estimate."""
     print(
         f"\n| {name}: operator ({found.memory_mode}) | cycles | multiply-accumulates | utilisation |\n|---|---|---|---|"
     )

@@ -1,4 +1,4 @@
-"""What the benchmarks share: networks from the command line, loaded on a simulated accelerator, with seeded inputs."""
+"""Common code of the benchmarks: networks from the command line, on a simulated accelerator, with seeded inputs."""
 
 from __future__ import annotations
 

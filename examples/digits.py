@@ -58,7 +58,8 @@ def brevitas_model_path() -> Path:
 
 
 def as_input(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.float32]:
-    """What the network takes for ``images``, uint8[images, 8, 8] from 0 to 16: float32[images, 1, 8, 8] from 0 to 1."""
+    """Convert ``images``, uint8[images, 8, 8] from 0 to 16, to the network's input float32[images, 1, 8, 8] from 0 to
+    1."""
     return images[:, np.newaxis].astype(np.float32) / np.float32(FULL_SCALE)
 
 

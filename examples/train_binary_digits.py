@@ -26,7 +26,7 @@ EPOCHS, RATE, DECAY = 100, 1e-2, 1e-2
 
 
 class Residual(nn.Module):
-    """What a layer gives, added to what enters it."""
+    """A layer with its input added to its result."""
 
     def __init__(self, inner: nn.Module) -> None:
         super().__init__()

@@ -44,7 +44,7 @@ Pointwise = Callable[[int, int], nn.Module]
 
 
 def dense(inputs: int, outputs: int) -> nn.Module:
-    """What the others are compared with."""
+    """A dense pointwise layer, the baseline of the comparison."""
     convolution = nn.Conv2d(inputs, outputs, 1)
     nn.init.kaiming_normal_(convolution.weight, nonlinearity="relu")
     nn.init.zeros_(convolution.bias)

@@ -1,4 +1,4 @@
-"""What the scripts that train on handwritten digits share: their images, and one epoch of training.
+"""Common code of the scripts that train on handwritten digits: their images, and one epoch of training.
 
 Every random number is PyTorch's own, so that a seed makes a training repeatable.
 """

@@ -1,4 +1,4 @@
-"""What the scripts that train networks of floats share: exported, quantised, and measured on the simulated core."""
+"""Common code of the scripts that train float networks: export, quantisation, and measurement on the simulated core."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ CALIBRATING = 200
 
 
 class RowReader(nn.Module):
-    """One recurrent layer over the rows of an image, and one fully connected layer behind the last."""
+    """One recurrent layer over the rows of an image, and one fully connected layer after the last."""
 
     def __init__(self, cell: str, hidden: int = HIDDEN) -> None:
         super().__init__()

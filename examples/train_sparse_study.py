@@ -38,7 +38,7 @@ HEAD = (
 
 @dataclass(frozen=True)
 class MeasuredRecipe:
-    """What was found of one recipe, over all seeds.
+    """The measurements of one recipe, over all seeds.
 
     Attributes
     ----------
