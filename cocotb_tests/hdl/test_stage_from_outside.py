@@ -75,7 +75,7 @@ async def commands_of_every_engine(dut) -> None:
     # The simulator is a process of its own.
     add_stage(pytest.MonkeyPatch())
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(2)
-    scenario = random_scenario(config, rng, 80)
+    scenario = random_scenario(config, rng, 30)
     assert {command["engine"] for command in scenario.commands} == set(config.engines)
     bench = ComputeBench(dut, config)
     await bench.start()

@@ -405,7 +405,7 @@ def test_another_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def doubled(graph: FloatGraph, node: onnx.NodeProto) -> list[onnx.NodeProto] | None:
         made = whole(graph, node)
-        tensors = graph._model.graph.initializer
+        tensors = graph.model.graph.initializer
         if made:
             tensors[-2].CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(tensors[-2]), tensors[-2].name))
         return made

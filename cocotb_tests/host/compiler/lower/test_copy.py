@@ -130,6 +130,7 @@ def test_a_border_of_channels_is_a_clamp_beside_a_view() -> None:
     assert [(command.fields["low"], command.fields["high"], len(command.reads)) for command in copies] == [(77, 77, 0)]
 
 
+@pytest.mark.regress
 def test_a_border_of_channels_of_a_map_that_does_not_fit_runs_in_rows() -> None:
     """A row of it is computed of the same row alone; the prediction is that of the simulated core."""
     graph, config = widened((40, 24, 12), 20), PRESETS["tiny"]
