@@ -303,10 +303,10 @@ def tried_lines(outcome: Outcome) -> list[str]:
 
 
 def _ways(one: Tried, *, is_split: bool) -> str:
-    """How a plan differs from others."""
-    if one.refused:
-        return "channels in another order" if one.is_permuted else "channels in the model's order"
+    """How a plan differs from others; one that was refused has no split and no windows to tell of."""
     said = ["channels in another order" if one.is_permuted else "channels in the model's order"]
+    if one.refused:
+        return said[0]
     if is_split:
         shares = [(one.row_layers, "by rows"), (one.channel_layers, "by channels")]
         split = " and ".join(f"{count} {how}" for count, how in shares if count)

@@ -374,7 +374,7 @@ def _turned(array: np.ndarray, *, is_last: bool) -> np.ndarray:
 
 def _is_constant(node: NodeProto) -> bool:
     """Return whether a Pad has a constant value; as an attribute, before operator set 11, it must be 0."""
-    given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
+    given = attributes_of(node)
     return given.get("mode", b"constant") == b"constant" and not given.get("value", 0)
 
 
