@@ -29,7 +29,7 @@ __all__ = [
     "waits_behind",
 ]
 
-#: Of a product of two bytes.
+#: The bits of a product of two bytes.
 PRODUCT_BITS = 16
 
 
@@ -57,10 +57,10 @@ class ArrayStage:
 
     A step and its word pass four points, where the array and its columns ask their stages one after the other:
 
-    * words, in front of the first column (:meth:`words`) and from column to column (:meth:`hop`);
-    * factors, in front of the multipliers of a column (:meth:`weights`, :meth:`factors`);
-    * sums, behind them (:meth:`product`, :meth:`sums`);
-    * totals, behind the adder tree (:meth:`totals`), or of lanes and several columns (:meth:`lane_results`).
+    * words, before the first column (:meth:`words`) and from column to column (:meth:`hop`);
+    * factors, before the multipliers of a column (:meth:`weights`, :meth:`factors`);
+    * sums, after the multipliers (:meth:`product`, :meth:`sums`);
+    * totals, after the adder tree (:meth:`totals`), or of lanes and several columns (:meth:`lane_results`).
 
     Each method adds its statements to the module that it is given, of the array or of a column. A stage takes steps of
     all engines of the array, one a cycle, and leaves those of others as they are. A stage that needs to know its own
@@ -110,7 +110,7 @@ class ArrayStage:
     # The array.
 
     def latency(self, floorplan: Floorplan) -> int:
-        """Cycles from a word of the engine to the result that it completes."""
+        """Return the cycles from a word of the engine to the result that it completes."""
         waits = floorplan.waits
         return waits.words + column_latency(self.config.array.lanes) + waits.totals + max(floorplan.hops)
 
@@ -178,10 +178,10 @@ class ArrayStage:
 
 
 def waits_before(stages: Sequence[ArrayStage], stage: ArrayStage) -> ArrayWaits:
-    """What is made of words, weights and totals takes in the stages in front of one."""
+    """Return the cycles that words, weights and totals spend in the stages before one."""
     return ArrayWaits.sum([ArrayWaits(), *(one.waits for one in stages[: stages.index(stage)])])
 
 
 def waits_behind(stages: Sequence[ArrayStage], stage: ArrayStage) -> ArrayWaits:
-    """The same for those behind it."""
+    """Return the cycles that words, weights and totals spend in the stages after one."""
     return ArrayWaits.sum([ArrayWaits(), *(one.waits for one in stages[stages.index(stage) + 1 :])])

@@ -23,18 +23,18 @@ class OnnxGraph:
     Parameters
     ----------
     model : ModelProto or FunctionProto
-        Of which the nodes are.
+        The model or function that the nodes belong to.
     nodes : iterable of NodeProto
         In order of execution.
     constants : dict of str to array
-        It is kept, and not copied.
+        The dictionary itself is kept, not a copy.
 
     Attributes
     ----------
     model, nodes, constants
         As above.
     shapes : dict of str to sequence of int
-        Of tensors, as far as they are known.
+        Shapes of tensors, as far as they are known.
     producer : dict of str to NodeProto
         The node that computes a tensor.
     consumers : dict of str to list of NodeProto
@@ -50,13 +50,13 @@ class OnnxGraph:
 
     def __init__(self, model: ModelProto | FunctionProto, nodes: Iterable[NodeProto], constants: dict[str, np.ndarray]):
         self.model, self.nodes, self.constants, self.shapes = model, list(nodes), constants, {}
-        #: By their identities, which are theirs as long as they are kept.
+        #: Keys are identities of nodes, which are unique as long as the nodes are kept here.
         self._dropped: dict[int, NodeProto] = {}
         self.index()
 
     @classmethod
     def of(cls, model: ModelProto) -> OnnxGraph:
-        """All nodes of a model, and its initializers."""
+        """Return the graph of all nodes of a model, with its initializers as constants."""
         return OnnxGraph(model, model.graph.node, initial_values(model.graph))
 
     def index(self) -> None:
@@ -68,12 +68,12 @@ class OnnxGraph:
                 self.consumers.setdefault(name, []).append(node)
 
     def replace(self, node: NodeProto, other: NodeProto) -> None:
-        """Make a node another one, which stands in its place."""
+        """Overwrite a node by another one."""
         node.CopyFrom(other)
         self.index()
 
     def drop(self, node: NodeProto) -> None:
-        """Take a node out: others compute what it computes."""
+        """Remove a node whose outputs other nodes compute."""
         self._dropped[id(node)] = node
         self.nodes = [one for one in self.nodes if one is not node]
         for name in node.output:
@@ -101,7 +101,7 @@ class OnnxGraph:
 
     @property
     def outputs(self) -> list[str]:
-        """What the model or function computes for its caller."""
+        """The names of the outputs of the model or function."""
         if isinstance(self.model, FunctionProto):
             return list(self.model.output)
         return [value.name for value in self.model.graph.output]
@@ -120,7 +120,7 @@ class OnnxGraph:
         return readers[0] if len(readers) == 1 and not self.is_output(name) else None
 
     def computed(self, node: NodeProto) -> list[str]:
-        """What a node reads beside constants."""
+        """Return the inputs of a node that are not constants."""
         return list(dict.fromkeys(name for name in node.input if name and name not in self.constants))
 
     def part(
@@ -167,7 +167,7 @@ def attributes_of(node: NodeProto) -> dict[str, Any]:
 
 
 def initial_values(graph: GraphProto) -> dict[str, np.ndarray]:
-    """What the initializers of a graph hold."""
+    """Return the values of the initializers of a graph, by name."""
     return {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
 
 
