@@ -78,25 +78,31 @@ def modules(*folders: str) -> Iterator[tuple[Path, ast.Module]]:
 
 
 @functools.cache
+def _import_nodes(tree: ast.Module) -> tuple[ast.Import | ast.ImportFrom, ...]:
+    """The import statements of a module; each walk through a tree of the project takes seconds in all."""
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
+
+
+@functools.cache
 def imports(path: Path, tree: ast.Module) -> tuple[tuple[int, str], ...]:
     """Line and full name of everything that a module imports, relative names resolved to ``lutterfly.<folder>``."""
     return tuple(_imports(("lutterfly", *path.parts[:-1]), tree))
 
 
 def _imports(package: tuple[str, ...], tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(tree):
+    for node in _import_nodes(tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             base = package[: len(package) - node.level + 1] if node.level else ()
             module = ".".join((*base, *filter(None, [node.module])))
             yield from ((node.lineno, f"{module}.{alias.name}") for alias in node.names)
 
 
-def missing(text: str) -> list[str]:
-    """Give the absolute imports of ``text`` from the package that name what its modules do not have, with lines."""
+def missing(tree: ast.Module) -> list[str]:
+    """Give the absolute imports of a module from the package that name what its modules do not have, with lines."""
     found = []
-    for node in ast.walk(ast.parse(text)):
+    for node in _import_nodes(tree):
         if not isinstance(node, ast.ImportFrom) or node.level or (node.module or "").partition(".")[0] != "lutterfly":
             continue
         if node.module.startswith(NEED_TORCH):
@@ -114,7 +120,7 @@ def missing(text: str) -> list[str]:
 
 def test_everything_that_is_imported_exists() -> None:
     names = [name for name in tracked() if name.endswith(".py")]
-    assert {name: lost for name in names if (lost := missing((ROOT / name).read_text()))} == {}
+    assert {name: lost for name in names if (lost := missing(_parsed(ROOT / name)))} == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +131,7 @@ def test_everything_that_is_imported_exists() -> None:
     ],
 )
 def test_an_import_of_something_that_moved_is_noticed(text: str, message: str) -> None:
-    assert message in missing(text)[0]
+    assert message in missing(ast.parse(text))[0]
 
 
 def test_folders_import_in_one_direction() -> None:
@@ -202,16 +208,18 @@ def test_the_array_names_no_engine() -> None:
     assert wrong == []
 
 
-def kinds_asked_for(text: str) -> list[str]:
+def kinds_asked_for(tree: ast.Module) -> list[str]:
     """Give the questions of a source for a layer's kind, with lines: isinstance, type comparison, match."""
-    tree, found = ast.parse(text), []
+    found = []
     names = {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in _import_nodes(tree)
         if isinstance(node, ast.ImportFrom) and "graph" in (node.module or "").split(".")
         for alias in node.names
         if alias.name in KINDS
     }
+    if not names:
+        return []
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, asked]):
@@ -235,7 +243,7 @@ def test_no_file_outside_the_graph_asks_for_the_kind_of_a_layer() -> None:
         for name in tracked()
         if name.startswith(("host/", "train/", "examples/", "bench/")) and name.endswith(".py")
         if not name.startswith("host/graph/")
-        if (asked := kinds_asked_for((ROOT / name).read_text()))
+        if (asked := kinds_asked_for(_parsed(ROOT / name)))
     }
     assert found == {}
 
@@ -251,8 +259,9 @@ def test_no_file_outside_the_graph_asks_for_the_kind_of_a_layer() -> None:
 )
 def test_a_question_for_the_kind_of_a_layer_is_noticed(asked: str) -> None:
     head = "from ..graph import Concat, Layer, MaxPool as Maximum, Pad\n"
-    assert len(kinds_asked_for(head + asked)) == 1
-    assert kinds_asked_for(head + "Pad('name')\nisinstance(array, list)\n{Pad: 1}[type(layer)]") == []
+    harmless = head + "Pad('name')\nisinstance(array, list)\n{Pad: 1}[type(layer)]"
+    assert len(kinds_asked_for(ast.parse(head + asked))) == 1
+    assert kinds_asked_for(ast.parse(harmless)) == []
 
 
 def test_every_import_is_declared() -> None:
