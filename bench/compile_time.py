@@ -77,7 +77,7 @@ def measure(path: Path, config: str) -> Compiled:
     began = time.process_time()
     program = compile_model(path.read_bytes(), PRESETS[config], path.stem)
     seconds = time.process_time() - began
-    outlines = [queue for core in program.outline.cores for queue in (core.dma, core.compute)]
+    outlines = [queue for core in program.cores for queue in (core.outline.dma, core.outline.compute)]
     # Linux gives it in units of 1,024 bytes.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return Compiled(len(program.layers), sum(len(queue.layers) for queue in outlines), seconds, peak / 1e6)

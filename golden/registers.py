@@ -14,7 +14,7 @@ from .isa import place_fields
 
 #: Value of the ID register: "LUTF" in ASCII, first letter lowest.
 ID = int.from_bytes(b"LUTF", "little")
-#: Version of the contract: instruction set, registers, program file. A driver refuses another one.
+#: Version of the contract: instruction set and registers. A driver refuses another one.
 VERSION = 1
 
 #: CONTROL bits.
@@ -128,7 +128,7 @@ _FLAG, _COMMAND, _COUNT = 1, 0xFFFF_FFC0, 0x00FF_FFFF
 
 REGISTERS: dict[str, Register] = _map(
     ("ID", _R, f"{ID:#010x}: this is a Lutterfly."),
-    ("VERSION", _R, "Version of instruction set, registers and program file."),
+    ("VERSION", _R, "Version of instruction set and registers."),
     ("CONFIG_HASH", _R, "Hash of the configuration that the hardware was generated from."),
     (
         "CONTROL",

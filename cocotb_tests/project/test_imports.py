@@ -37,7 +37,7 @@ ORDER = {
     "hdl": "parts bus memories link engines dma results compute control",
     "host": "files model graph frontend quantize program compiler driver simulation"
     " handoff transports experimental backend session report transfer command",
-    "host/compiler": "lower rewrite layout schedule clock cluster outcome",
+    "host/compiler": "lower rewrite layout schedule clock cluster",
     "host/frontend": "functions lowering qonnx",
     "synth": "netlist mapped placed",
     "train": "layers channels preparing schedules exporting",

@@ -1,4 +1,4 @@
-"""The program: the compiler's output for driver and golden machine, and its file format.
+"""The program: the compiler's output for driver and golden machine, and the format of its file.
 
 A program addresses one *arena* of external memory by offsets from its start: commands, constants, inputs, outputs and
 spilled tensors.
@@ -12,12 +12,12 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .. import records, registers
+from .. import records
 from ..elements import CODE_BITS, run_bytes, tensor_bytes
 from ..isa import COMMAND_BYTES
 from ..units import Queue
 from . import program_check
-from .outline import LayerPrediction, Outline
+from .outline import CoreOutline, LayerOutline, Outline
 
 # Tensors of a program: those that pass between host and accelerator, and those that verification compares.
 
@@ -192,22 +192,27 @@ class CoreProgram:
     ----------
     prologue, body : Queues
         Run once after loading and after a soft reset; run for every inference.
-    layers : tuple of LayerPrediction
-        In order of execution.
+    layers : tuple of LayerOutline
+        Its layers, in order of execution.
     written : tuple of WrittenTensor
-        What verification finds in its feature memory.
+        The tensors that verification compares in its feature memory.
     spilled : tuple of SpilledTensor
-        What it finds in the arena.
+        The tensors that it compares in the arena.
+    outline : CoreOutline
+        Its commands and memories, for reports.
     """
 
     prologue: Queues
     body: Queues
-    layers: tuple[LayerPrediction, ...]
+    layers: tuple[LayerOutline, ...]
     written: tuple[WrittenTensor, ...]
     spilled: tuple[SpilledTensor, ...] = ()
+    outline: CoreOutline = field(default=CoreOutline(), repr=False)
 
 
 MAGIC = b"LUTPROG\n"
+#: Version of the file's format. Version 1 had a layer's cycles and its memory in two places.
+FILE_VERSION = 2
 _HEAD = struct.Struct("<8sIIIII")  # magic, version, configuration hash, bytes of JSON, bytes of blobs, CRC-32 of both
 
 
@@ -240,7 +245,7 @@ class Program:
     predicted_cycles : int
         Of one inference, from start to done, on the ideal bus.
     outline : Outline
-        What reports say of it.
+        The network as a whole, for reports; empty if no compiler made the program.
     batch : int
         Samples of an inference: ports and cycles are those of all of them, and layers of a core those of its share.
     head, tail : bytes
@@ -282,8 +287,8 @@ class Program:
         return len(self.inputs[0].addresses)
 
     @property
-    def layers(self) -> tuple[LayerPrediction, ...]:
-        """Of all cores, each in order of execution."""
+    def layers(self) -> tuple[LayerOutline, ...]:
+        """The layers of all cores, each in order of execution."""
         return tuple(layer for core in self.cores for layer in core.layers)
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
@@ -302,7 +307,7 @@ class Program:
         blobs = bytearray()
         text = json.dumps(records.to_plain(self, blobs), separators=(",", ":")).encode()
         checksum = zlib.crc32(text + blobs)
-        return _HEAD.pack(MAGIC, registers.VERSION, self.config_hash, len(text), len(blobs), checksum) + text + blobs
+        return _HEAD.pack(MAGIC, FILE_VERSION, self.config_hash, len(text), len(blobs), checksum) + text + blobs
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Program:
@@ -323,8 +328,11 @@ class Program:
                 "the file is truncated; compile again"
             )
         _, version, config_hash, text_bytes, blob_bytes, checksum = _HEAD.unpack_from(data)
-        if version != registers.VERSION:
-            raise ValueError(f"program must be of version {registers.VERSION}, not {version}; compile again")
+        if version != FILE_VERSION:
+            raise ValueError(
+                f"program must be a file of version {FILE_VERSION}, not {version}, which another release of lutterfly "
+                "wrote; compile the model again"
+            )
         expected = _HEAD.size + text_bytes + blob_bytes
         if len(data) != expected:
             raise ValueError(

@@ -1,10 +1,11 @@
-"""What must hold for every program, whoever wrote its file: addresses within the arena, consistent sizes.
+"""Checks of every program, whoever wrote its file: addresses within the arena, consistent sizes.
 
 The accelerator checks the commands themselves: it stops with an error that names the first wrong one.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,13 +13,14 @@ from typing import TYPE_CHECKING
 from ..elements import BINARY_BITS, CODE_BITS
 from ..isa import COMMAND_BYTES, EXTERNAL_BITS, LOCAL_BITS
 from ..units import MOST_CORES, Queue
+from .outline import NONE, LayerOutline, Outline
 
 if TYPE_CHECKING:
-    from .outline import LayerPrediction
     from .program import CoreProgram, Port, Program, QueueProgram, WrittenTensor
 
 #: Cycles are counted in a register.
 _CYCLES = 1 << 32
+_MOST = (1 << 63) - 1
 
 
 def check(program: Program) -> None:
@@ -45,10 +47,8 @@ def check(program: Program) -> None:
             raise ValueError(f"{kind} must be one or more, with different names, not {', '.join(names) or 'none'}")
         for port in ports:
             _check_port(port, program)
-    # Without END.
-    program.outline.check(
-        [({queue: len(core.body[queue]) - 1 for queue in Queue}, len(core.layers)) for core in program.cores]
-    )
+    if program.outline != Outline():
+        _check_outline(program)
 
 
 def _check_core(core: CoreProgram, program: Program) -> None:
@@ -100,7 +100,7 @@ def _check_port(port: Port, program: Program) -> None:
         _in_arena(port.name, address, port.size_bytes, program.body_bytes)
 
 
-def _check_layer(layer: LayerPrediction, commands: int) -> None:
+def _check_layer(layer: LayerOutline, commands: int) -> None:
     _check_commands(layer.name, layer.commands, commands)
     _between(f"{layer.name}: at_once", layer.at_once, 1, 8)
     _between(f"{layer.name}: live_connections", layer.live_connections, 0, layer.connections)
@@ -114,8 +114,14 @@ def _check_layer(layer: LayerPrediction, commands: int) -> None:
         ("bus_cycles", layer.bus_cycles),
         ("dense_cycles", layer.dense_cycles),
         ("connections", layer.connections),
+        ("copied_bytes", layer.copied_bytes),
+        ("loaded_bytes", layer.loaded_bytes),
+        ("stored_bytes", layer.stored_bytes),
+        ("weight_bytes", layer.weight_bytes),
+        ("streamed_weight_bytes", layer.streamed_weight_bytes),
+        ("feature_bytes", layer.feature_bytes),
     ):
-        _between(f"{layer.name}: {name}", value, 0, (1 << 63) - 1)
+        _between(f"{layer.name}: {name}", value, 0, _MOST)
 
 
 def _check_written(tensor: WrittenTensor, commands: int) -> None:
@@ -131,6 +137,46 @@ def _check_written(tensor: WrittenTensor, commands: int) -> None:
         ("channel", tensor.channel),
     ):
         _between(f"{tensor.name}: {name}", value, 0, 1 << LOCAL_BITS)
+
+
+def _check_outline(program: Program) -> None:
+    """Check that the outline names nothing that the program does not have, and knows every command."""
+    for core in program.cores:
+        _check_core_outline(core)
+    for row in program.outline.rows:
+        _within(f"outline.rows: layers of {row.name}", (len(row.layers),), len(program.cores), len(program.cores) + 1)
+        for number, core in zip(row.layers, program.cores, strict=True):
+            _within(f"outline.rows: layer of {row.name}", (number,), NONE, len(core.layers))
+        if row.where not in ("accelerator", "host"):
+            raise ValueError(f"outline.rows: where of {row.name} must be accelerator or host, not {row.where}")
+    for one in program.outline.tried:
+        _within("outline.tried: layers", (one.row_layers, one.channel_layers, one.wide_layers), 0, _MOST)
+        _within("outline.tried: cycles", (one.predicted_cycles, one.least_cycles), 0, _MOST)
+
+
+def _check_core_outline(core: CoreProgram) -> None:
+    # END is left out.
+    commands, layers = {queue: len(core.body[queue]) - 1 for queue in Queue}, len(core.layers)
+    for queue, own in commands.items():
+        outline, name = core.outline[queue], f"outline.{queue.value}"
+        for column in dataclasses.fields(outline):
+            found = len(getattr(outline, column.name))
+            if found != own:
+                raise ValueError(f"{name}.{column.name} must be {own}, one for each command, not {found}")
+        _within(f"{name}.layers", outline.layers, NONE, layers)
+        _within(f"{name}.waits_for", outline.waits_for, NONE, commands[queue.peer])
+        _within(f"{name}: cycles", (*outline.begins, *outline.ends), 0, _MOST)
+    for block in core.outline.blocks:
+        _within("outline.blocks: layers", block.layers, 0, layers)
+        _within("outline.blocks: bytes", (block.address, block.size_bytes), 0, _MOST)
+        if block.tables and len(block.tables) != block.size_bytes:
+            raise ValueError(f"outline.blocks: tables must be {block.size_bytes} bytes, not {len(block.tables)}")
+    for place in core.outline.placed:
+        name = f"outline.placed: {place.tensor}"
+        _within(f"{name}: dma", place.dma, 0, commands[Queue.DMA])
+        _within(f"{name}: compute", (*place.written, *place.read), 0, commands[Queue.COMPUTE])
+        if not (*place.dma, *place.written, *place.read):
+            raise ValueError(f"{name} must have commands that touch it, and has none")
 
 
 def _check_commands(name: str, indices: Iterable[int], commands: int) -> None:
@@ -158,3 +204,9 @@ def _in_arena(name: str, address: int, size_bytes: int, room: int) -> None:
 def _between(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
         raise ValueError(f"{name} must be between {low} and {high}, not {value}")
+
+
+def _within(name: str, values: Iterable[int], first: int, end: int) -> None:
+    wrong = [value for value in values if not first <= value < end]
+    if wrong:
+        raise ValueError(f"{name} must be from {first} to {end - 1}, not {wrong[0]}")

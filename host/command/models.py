@@ -15,7 +15,8 @@ import numpy as np
 from ...golden.config import Config
 from ...golden.isa import Opcode
 from ...golden.memories import LocalMemory, constant_memories
-from ...golden.program.outline import LayerOutline, LayerPrediction, Row, Tried
+from ...golden.program.outline import NONE, LayerOutline, Row, Tried
+from ...golden.program.program import Program
 from ...golden.units import Queue
 from ..backend import find_backend
 from ..files.configuration import find_config
@@ -31,7 +32,7 @@ from ..files.terminal import (
     tables_text,
 )
 from ..model.arrays import assign, load_inputs, sample_count
-from ..program import Outcome, Speed
+from ..program import Bodies, BusUse, Speed
 from ..session.session import InferenceSession
 from ..simulation import cache
 from ..simulation.build import AXI, IP
@@ -64,36 +65,36 @@ def _checked(model: Path, target: Target, progress: Progress) -> Answer:
     from ..model.mac_share import mac_share
 
     progress("compiling")
-    loaded, outcome = target.load_outcome(model)
-    program, speed = loaded.program, target.speed
-    table, values = layer_table(outcome)
-    memory, share = memories(outcome), mac_share(program, loaded.parts)
+    loaded = target.load(model)
+    bodies, program, speed = loaded.bodies, loaded.program, target.speed
+    table, values = layer_table(program)
+    memory, share = memories(program, target.config), mac_share(program, loaded.parts)
     text = [
         table_text(table),
         "",
         *(f"{name}: {used:,} of {size:,} bytes{more}" for name, used, size, more in memory if used or more),
-        *core_lines(outcome),
-        *copy_lines(outcome),
-        *tried_lines(outcome),
+        *core_lines(program, target.config, bodies),
+        *copy_lines(program),
+        *tried_lines(program.outline.tried),
         prediction_text(program, target.config.multipliers),
         *([speed.text(program.predicted_cycles, program.batch)] if speed else []),
         *share.lines(),
-        *(f"note: {note}" for note in outcome.outline.notes),
+        *(f"note: {note}" for note in program.outline.notes),
     ]
     return Answer(
         "\n".join(text),
         {
             "layers": values,
             "memories": {name: {"used_bytes": used, "bytes": size} for name, used, size, _ in memory},
-            "transfer_functions": outcome.outline.transfer_functions,
-            "transfer_tables": outcome.transfer_tables,
-            "cores": core_values(outcome),
-            "tried": tried_values(outcome),
+            "transfer_functions": program.outline.transfer_functions,
+            "transfer_tables": _transfer_tables(program),
+            "cores": core_values(program, bodies),
+            "tried": tried_values(program.outline.tried),
             "predicted_cycles": program.predicted_cycles,
             **(speed.values(program.predicted_cycles, program.batch) if speed else {}),
             "macs": macs_of(program),
             **share.values(),
-            "notes": outcome.outline.notes,
+            "notes": program.outline.notes,
         },
     )
 
@@ -207,7 +208,7 @@ def demo(form: str, config: str, progress: Progress) -> Answer:
 
 HEAD = ("layer", "operation", "input", "output", "where", "fold", "cycles", "bound", "weights", "features")
 #: Keys of a layer on the accelerator; null for layers on the host, and for those that need no command.
-_PREDICTED = (
+_VALUES = (
     "fold",
     "bound",
     "macs",
@@ -220,8 +221,6 @@ _PREDICTED = (
     "words",
     "dense_cycles",
     "copied_bytes",
-)
-_REMEMBERED = (
     "weight_bytes",
     "streamed_weight_bytes",
     "feature_bytes",
@@ -235,15 +234,16 @@ _REMEMBERED = (
 Memory = tuple[str, int, int, str]
 
 
-def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
+def layer_table(program: Program) -> tuple[list[tuple[str, ...]], list[dict[str, Any]]]:
     """List every operation in order of execution, including the host's: rows of text below ``HEAD``, and values for
     JSON."""
     table, values = [HEAD], []
-    for row in outcome.outline.rows:
-        places = outcome.places(row)
+    for row in program.outline.rows:
+        numbered = zip(program.cores, row.layers, strict=True)
+        layers = [core.layers[number] for core, number in numbered if number != NONE]
         # Of several cores the slowest represents all.
-        prediction, needed = max(places, key=lambda place: place[0].cycles) if places else (None, None)
-        table.append(_cells(row, prediction, needed, [place.cycles for place, _ in places]))
+        slowest = max(layers, key=lambda layer: layer.cycles, default=None)
+        table.append(_cells(row, slowest, [layer.cycles for layer in layers]))
         values.append(
             {
                 "name": row.name,
@@ -251,33 +251,37 @@ def layer_table(outcome: Outcome) -> tuple[list[tuple[str, ...]], list[dict[str,
                 "where": row.where,
                 "input_shape": row.input_shape,
                 "output_shape": row.output_shape,
-                "predicted_cycles": prediction and prediction.cycles,
-                "core_cycles": [place.cycles for place, _ in places],
-                **{name: prediction and getattr(prediction, name) for name in _PREDICTED},
-                **{name: needed and getattr(needed, name) for name in _REMEMBERED},
+                "predicted_cycles": slowest and slowest.cycles,
+                "core_cycles": [layer.cycles for layer in layers],
+                **{name: slowest and getattr(slowest, name) for name in _VALUES},
             }
         )
     return table, values
 
 
-def memories(outcome: Outcome) -> list[Memory]:
+def memories(program: Program, config: Config) -> list[Memory]:
     """Return the use of each memory, in the core where it is greatest: the peak of the feature memory, the resident
     data of the others."""
-    size = outcome.outline.spilled_bytes
+    functions, size = program.outline.transfer_functions, program.outline.spilled_bytes
     more = f", {size:,} bytes of tensors spilled to external memory" if size else ""
-    found = [("feature memory", outcome.feature_bytes, outcome.config.memory.feature_bytes, more)]
-    of_cores = zip(*(core.constant_memories for core in outcome.cores), strict=True)
-    for kind, of_core in zip(constant_memories(outcome.config), of_cores, strict=True):
-        memory = max(of_core, key=lambda memory: memory.resident_bytes)
-        streamed = max(memory.streamed_bytes for memory in of_core)
+    used = max(layer.feature_bytes for layer in program.layers)
+    found = [("feature memory", used, config.memory.feature_bytes, more)]
+    for memory in constant_memories(config):
+        resident = max(core.outline.resident_bytes(memory) for core in program.cores)
+        streamed = max(core.outline.streamed_bytes(memory) for core in program.cores)
         more = f", {streamed:,} bytes streamed in every inference" if streamed else ""
-        if kind is LocalMemory.TABLE and outcome.outline.transfer_functions:
-            more += f", {tables_text(outcome.outline.transfer_functions, outcome.transfer_tables)}"
-        found.append((memory.name, memory.resident_bytes, memory.size_bytes, more))
+        if memory is LocalMemory.TABLE and functions:
+            more += f", {tables_text(functions, _transfer_tables(program))}"
+        found.append((memory.title, resident, config.size_bytes(memory), more))
     return found
 
 
-def tried_values(outcome: Outcome) -> list[dict[str, Any]]:
+def _transfer_tables(program: Program) -> int:
+    """Return the tables of the table memory, of the core that has most."""
+    return max(core.outline.transfer_tables for core in program.cores)
+
+
+def tried_values(tried: Sequence[Tried]) -> list[dict[str, Any]]:
     """The ways to plan the network that the compiler has tried, and what each takes, in order."""
     return [
         {
@@ -290,15 +294,15 @@ def tried_values(outcome: Outcome) -> list[dict[str, Any]]:
             "refused": one.refused or None,
             "taken": one.is_taken,
         }
-        for one in outcome.outline.tried
+        for one in tried
     ]
 
 
-def tried_lines(outcome: Outcome) -> list[str]:
+def tried_lines(tried: Sequence[Tried]) -> list[str]:
     """The same in words, where there are several."""
-    tried, is_split = outcome.outline.tried, any(one.row_layers or one.channel_layers for one in outcome.outline.tried)
     if len(tried) < 2:
         return []
+    is_split = any(one.row_layers or one.channel_layers for one in tried)
     return [f"plan {number}: {_ways(one, is_split=is_split)}, {_taken(one)}" for number, one in enumerate(tried, 1)]
 
 
@@ -324,41 +328,37 @@ def _taken(one: Tried) -> str:
     return f"{one.predicted_cycles:,} cycles predicted{', taken' * one.is_taken}"
 
 
-def copy_lines(outcome: Outcome) -> list[str]:
+def copy_lines(program: Program) -> list[str]:
     """Return lines on the cost of copies of elements that are not in place, where there are any."""
-    copies = [layer for core in outcome.cores for layer in core.program.layers if layer.copied_bytes]
+    copies = [layer for layer in program.layers if layer.copied_bytes]
     if not copies:
         return []
-    cycles, all_cycles = (sum(layer.cycles for layer in layers) for layers in (copies, _all_layers(outcome)))
+    cycles, all_cycles = (sum(layer.cycles for layer in layers) for layers in (copies, program.layers))
     moved = sum(layer.copied_bytes for layer in copies)
     text = f"copies: {cycles:,} of {all_cycles:,} cycles of layers ({cycles / all_cycles:.1%}), in {len(copies)} "
     return [f"{text}layer{'s' * (len(copies) > 1)} that move{'s' * (len(copies) == 1)} {moved:,} bytes"]
 
 
-def _all_layers(outcome: Outcome) -> list[LayerPrediction]:
-    return [layer for core in outcome.cores for layer in core.program.layers]
-
-
-def core_values(outcome: Outcome) -> list[dict[str, int]]:
+def core_values(program: Program, bodies: Bodies) -> list[dict[str, int]]:
     """Return the prediction for each core, in cycles: until it is done, steps, waits at barriers, and beats on the
     bus."""
     return [
         {
-            "predicted_cycles": max((command.end for queue in Queue for command in core.queue(queue)), default=0),
-            "array_cycles": sum(layer.array_cycles for layer in core.program.layers),
-            "bus_cycles": sum(layer.bus_cycles for layer in core.program.layers),
-            "barriers": sum(command.opcode is Opcode.BARRIER for command in core.queue(Queue.DMA)),
+            "predicted_cycles": max((command.end for queue in body.values() for command in queue), default=0),
+            "array_cycles": sum(layer.array_cycles for layer in core.layers),
+            "bus_cycles": sum(layer.bus_cycles for layer in core.layers),
+            "barriers": sum(command.opcode is Opcode.BARRIER for command in body[Queue.DMA]),
             "barrier_cycles": sum(
-                command.end - command.begin for command in core.queue(Queue.DMA) if command.opcode is Opcode.BARRIER
+                command.end - command.begin for command in body[Queue.DMA] if command.opcode is Opcode.BARRIER
             ),
         }
-        for core in outcome.cores
+        for core, body in zip(program.cores, bodies, strict=True)
     ]
 
 
-def core_lines(outcome: Outcome) -> list[str]:
+def core_lines(program: Program, config: Config, bodies: Bodies) -> list[str]:
     """Return the same as text, where there are several cores, and whether their shared bus is the bottleneck."""
-    values = core_values(outcome)
+    values = core_values(program, bodies)
     if len(values) == 1:
         return []
     lines = [
@@ -366,22 +366,20 @@ def core_lines(outcome: Outcome) -> list[str]:
         f"{core['barrier_cycles']:,} at {core['barriers']} barriers"
         for number, core in enumerate(values)
     ]
-    if outcome.config.cluster.shared_port:
-        lines.append(f"shared bus: {outcome.bus_use.text}")
+    if config.cluster.shared_port:
+        lines.append(f"shared bus: {BusUse.of(config, bodies, program.predicted_cycles).text}")
     return lines
 
 
-def _cells(
-    row: Row, prediction: LayerPrediction | None, memory: LayerOutline | None, cycles: Sequence[int]
-) -> tuple[str, ...]:
+def _cells(row: Row, layer: LayerOutline | None, cycles: Sequence[int]) -> tuple[str, ...]:
     where = (row.name, row.operation, _shape(row.input_shape), _shape(row.output_shape), row.where)
-    if prediction is None or memory is None:
+    if layer is None:
         return (*where, "in place" if row.where == "accelerator" else "", "", "", "", "")
-    taken = _cycles(prediction) if len(cycles) == 1 else " / ".join(f"{count:,}" for count in cycles)
-    return (*where, _fold(prediction), taken, prediction.bound, _weights(memory), _features(memory))
+    taken = _cycles(layer) if len(cycles) == 1 else " / ".join(f"{count:,}" for count in cycles)
+    return (*where, _fold(layer), taken, layer.bound, _weights(layer), _features(layer))
 
 
-def _fold(layer: LayerPrediction) -> str:
+def _fold(layer: LayerOutline) -> str:
     """Return the fold of its input, and the share of its connections, where it has either."""
     if not layer.is_sparse:
         return layer.fold
@@ -391,15 +389,15 @@ def _fold(layer: LayerPrediction) -> str:
     return f"{layer.fold} for {density:.0%} of the connections{permuted}"
 
 
-def _cycles(layer: LayerPrediction) -> str:
+def _cycles(layer: LayerOutline) -> str:
     """Return the predicted cycles, and those with all connections."""
     dense = f" of {layer.dense_cycles:,} dense" if layer.is_sparse else ""
     return f"{layer.cycles:,}{dense}"
 
 
-def _weights(memory: LayerOutline) -> str:
+def _weights(layer: LayerOutline) -> str:
     """Return the bytes of the weights, and whether they are resident."""
-    size, streamed = memory.weight_bytes, memory.streamed_weight_bytes
+    size, streamed = layer.weight_bytes, layer.streamed_weight_bytes
     if not size:
         return ""
     if 0 < streamed < size:
@@ -407,10 +405,10 @@ def _weights(memory: LayerOutline) -> str:
     return f"{size:,} {'streamed' if streamed else 'resident'}"
 
 
-def _features(memory: LayerOutline) -> str:
+def _features(layer: LayerOutline) -> str:
     """Return the bytes of the layer's tensors, whether they are whole, and whether one is spilled to external
     memory."""
-    return f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else " in parts" if memory.in_parts else "")
+    return f"{layer.feature_bytes:,}" + (" spilled" if layer.spilled else " in parts" if layer.in_parts else "")
 
 
 def _shape(shape: Sequence[int]) -> str:
@@ -434,16 +432,14 @@ def run(
     """Run inference on files."""
     from .. import report as reports
 
-    outcome = None
     if report:
         find_backend(backend).need_accelerator("report")
         if target.transport is not None:
             raise ValueError("report must be of a simulated accelerator, which shows every cycle; leave out --device")
         reports.check_ending(report)
         reports.check_available()
-        given, outcome = target.load_outcome(model)
-    else:
-        given = target.load(model)
+    given = target.load(model)
+    bodies = given.bodies if report else None
     session = InferenceSession(given, target.config, target.transport, progress=progress, backend=backend)
     sources = assign("input", inputs, session.get_inputs())
     targets = assign("output", outputs, session.get_outputs())
@@ -460,12 +456,12 @@ def run(
         np.save(stream, results[name])
         write_whole(Path(path), stream.getvalue())
     answered = _answer(session, results, targets, feeds, target.speed)
-    if not report or not outcome:
+    if report is None or bodies is None:
         return answered
     progress("drawing the report")
     start = (len(session.counters) - 1) * session.batch
     last = {name: array[start:] for name, array in feeds.items()}
-    write_whole(report, reports.make(session, outcome, last, model.name, target.speed))
+    write_whole(report, reports.make(session, bodies, last, model.name, target.speed))
     return Answer(f"{answered.text}\nreport: {report}", answered.values | {"report": str(report)})
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from ...golden.config import Config
@@ -13,8 +12,8 @@ from ..experimental import uio
 from ..experimental.uio import SCHEME as MAPPED
 from ..experimental.uio import UioTransport
 from ..files.configuration import find_config
-from ..program import Outcome, Speed, SpreadBy
-from ..session.loading import Given, Loaded, load, load_outcome
+from ..program import Speed, SpreadBy
+from ..session.loading import Given, Loaded, load
 from ..transports import link
 from ..transports.link import SCHEME as SERIAL
 from ..transports.link import LinkTransport, configuration_of
@@ -125,7 +124,3 @@ class Target:
     def load(self, given: Given) -> Loaded:
         """Load a program for it, see :func:`.loading.load`."""
         return load(given, self.config, batch=self.batch, spread_by=self.spread_by)
-
-    def load_outcome(self, path: str | Path) -> tuple[Loaded, Outcome]:
-        """Load a program and its outcome, see :func:`.loading.load_outcome`."""
-        return load_outcome(path, self.config, batch=self.batch, spread_by=self.spread_by)

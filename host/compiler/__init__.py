@@ -8,10 +8,10 @@ from ...golden.program.program import Program
 from ..graph import Graph
 from ..model.model import Model
 from ..program import SpreadBy
+from .emit import check_program, check_room, emit
 from .lower.fast_pointwise import check_pattern
 from .lower.operations import engines_of
 from .network import CompileError
-from .outcome.emit import check_program, check_room, emit
 from .passes import PASSES, Pass
 from .plan import Plan, Spread
 from .rewrite.rewrites import batched

@@ -238,8 +238,7 @@ class Constant:
 class Connectivity:
     """How many of a layer's connections there are, and of its words; for a layer with all of them, nothing.
 
-    See :class:`~lutterfly.golden.program.outline.LayerPrediction`; ``saved_cycles`` are the steps that there are
-    not.
+    See :class:`~lutterfly.golden.program.outline.LayerOutline`; ``saved_cycles`` are the steps that there are not.
     """
 
     connections: int = 0

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...golden.config import Config
 from ...golden.memories import LocalMemory
-from ...golden.program.outline import LayerPrediction, Tried
+from ...golden.program.outline import LayerOutline, Tried
 from ...golden.units import Queue
 from ..graph import Graph
 from .network import Network, Span
@@ -171,12 +171,12 @@ class Plan(Scheduled):
 
     Attributes
     ----------
-    predictions : tuple of LayerPrediction
+    predictions : tuple of LayerOutline
     predicted_cycles : int
         Until the core is done.
     """
 
-    predictions: tuple[LayerPrediction, ...]
+    predictions: tuple[LayerOutline, ...]
     predicted_cycles: int
 
     def with_model_words(self, words: Mapping[str, int]) -> Plan:

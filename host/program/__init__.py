@@ -1,19 +1,16 @@
-"""A compiled program, as sessions and reports read it."""
+"""A compiled program as compiler, sessions and reports see it: its commands, its speed, its division over cores."""
 
-from .body import BodyCommand, bus_beats, bus_bytes
-from .bus_use import BusUse
-from .outcome import ConstantMemory, CoreOutcome, Outcome
-from .speed import Speed
-from .spread_by import SpreadBy
+from .commands import Bodies, BodyCommand, BusUse, bus_beats, bus_bytes, read_body
+from .speed import Speed, SpreadBy, spread_of
 
 __all__ = [
+    "Bodies",
     "BodyCommand",
     "BusUse",
-    "ConstantMemory",
-    "CoreOutcome",
-    "Outcome",
     "Speed",
     "SpreadBy",
     "bus_beats",
     "bus_bytes",
+    "read_body",
+    "spread_of",
 ]

@@ -18,7 +18,7 @@ from ..files.files import check_writable
 from ..simulation.toolchain import ToolError
 
 if TYPE_CHECKING:
-    from ..program import Outcome, Speed
+    from ..program import Bodies, Speed
     from ..session.session import InferenceSession
 
 
@@ -58,7 +58,7 @@ def check_target(path: Path, others: Iterable[Path]) -> None:
 
 def make(
     session: InferenceSession,
-    outcome: Outcome,
+    bodies: Bodies,
     feeds: Mapping[str, np.ndarray],
     name: str,
     speed: Speed | None = None,
@@ -69,8 +69,8 @@ def make(
     ----------
     session : InferenceSession
         A session on a simulated accelerator, on which an inference has run, so that its program is loaded.
-    outcome : Outcome
-        The outcome of the session's program, see :func:`~lutterfly.host.session.loading.load_outcome`.
+    bodies : sequence of mapping of Queue to sequence of BodyCommand
+        The commands of each core, see :attr:`~lutterfly.host.session.loading.Loaded.bodies`.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
     name : str
@@ -88,9 +88,9 @@ def make(
     from .page import page
 
     with session.transport.exclusive():
-        observed = observe(session, session.transport.simulator, outcome, feeds)
+        observed = observe(session, session.transport.simulator, bodies, feeds)
     cores = [
-        gather(name, session.program, session.config, outcome, observation, core=core)
+        gather(name, session.program, session.config, observation, core=core)
         for core, observation in enumerate(observed)
     ]
     return page(cores, speed).encode()

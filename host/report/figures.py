@@ -74,7 +74,7 @@ def cycle_shares(facts: Facts) -> go.Figure:
 
 def ideal_cycles(facts: Facts, layer: LayerFacts) -> float:
     """Return the cycles in which all multipliers together could do a layer's multiply-accumulates."""
-    return layer.prediction.multiplier_cycles / facts.config.multipliers
+    return layer.planned.multiplier_cycles / facts.config.multipliers
 
 
 def _stacked(name: str, colour: str, rows: list[int], cycles: list[float]) -> go.Bar:
@@ -93,12 +93,14 @@ def roofline(facts: Facts) -> go.Figure:
 
     Layers that move nothing over the bus are on the right, in the order of execution.
     """
-    layers = [(index + 1, layer) for index, layer in enumerate(facts.layers) if layer.prediction.macs]
+    layers = [(index + 1, layer) for index, layer in enumerate(facts.layers) if layer.planned.macs]
     array, bus = facts.config.multipliers, facts.config.axi.data_bytes
     moving = [
-        (number, layer, layer.prediction.macs / layer.moved_bytes) for number, layer in layers if layer.moved_bytes
+        (number, layer, layer.planned.macs / layer.planned.moved_bytes)
+        for number, layer in layers
+        if layer.planned.moved_bytes
     ]
-    staying = [(number, layer) for number, layer in layers if not layer.moved_bytes]
+    staying = [(number, layer) for number, layer in layers if not layer.planned.moved_bytes]
     whole = facts.macs / max(facts.moved_bytes, 1)
     ridge = array / bus
     low = min([ridge, whole, *(intensity for *_, intensity in moving)]) / 4
@@ -110,8 +112,8 @@ def roofline(facts: Facts) -> go.Figure:
         y_title="multiply-accumulates per cycle (measured, logarithmic)",
     )
     band = high * (high / low) ** 0.45 if staying else high
-    _ceilings(drawn, facts, low, ridge, band, is_depthwise=any(layer.is_depthwise for _, layer in layers))
-    top = 1.8 * max(array, *(array * layer.prediction.at_once for _, layer in layers))
+    _ceilings(drawn, facts, low, ridge, band, is_depthwise=any(layer.planned.is_depthwise for _, layer in layers))
+    top = 1.8 * max(array, *(array * layer.planned.at_once for _, layer in layers))
     near = _NEAR[0] * math.log(band / low), _NEAR[1] * math.log(top / bottom)
     # It is drawn below the layers, so that it hides none of them.
     drawn.add_trace(
@@ -167,7 +169,7 @@ def _ceilings(drawn: go.Figure, facts: Facts, low: float, ridge: float, high: fl
         (f"array: {array} multipliers", [ridge, high], [array, array], "solid"),
         (f"bus: {bus} bytes per cycle", [low, ridge], [low * bus, array], "dash"),
     ]
-    for at_once in {layer.prediction.at_once for layer in facts.layers} - {1}:
+    for at_once in {layer.planned.at_once for layer in facts.layers} - {1}:
         binary = at_once * array
         lines.append((f"binary: {at_once} x {array}", [binary / bus, high], [binary, binary], "dashdot"))
     if is_depthwise and DEPTHWISE in config.engines:
@@ -227,7 +229,7 @@ def _points(
         textposition="top center",
         cliponaxis=False,
         marker={"size": 10, "color": colour, "line": {"color": "white", "width": 1}},
-        customdata=[(style.escaped(layer.label), layer.moved_bytes) for _, layer in layers],
+        customdata=[(style.escaped(layer.label), layer.planned.moved_bytes) for _, layer in layers],
         hovertemplate=(
             "%{customdata[0]}<br>%{y:.1f} multiply-accumulates per cycle<br>%{customdata[1]:,} bytes moved"
             "<extra></extra>"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...golden.config import Config
 from ...golden.isa import TABLE_BYTES
-from ...golden.memories import LocalMemory
-from ...golden.program.outline import Block, LayerOutline, LayerPrediction
+from ...golden.memories import LocalMemory, constant_memories
+from ...golden.program.outline import CoreOutline, LayerOutline
 from ...golden.program.program import Program
 from ...golden.units import Queue
-from ..program import ConstantMemory, Outcome, bus_bytes
+from ..program import bus_bytes
 from .observe import Observation
 from .occupancy import Occupant, occupants
 from .stalls import Share, shares
@@ -30,38 +30,25 @@ class LayerFacts:
     ----------
     label : str
         Its number and its name, shortened: unique.
-    kind : str
-        The operation, in a few words.
-    is_depthwise : bool
-        Whether each channel is computed from the same channel of its inputs.
-    prediction : LayerPrediction
-        The compiler's prediction.
+    planned : LayerOutline
+        The compiler's numbers.
     share : Share
         The measured use of its cycles.
-    memory : LayerOutline
     """
 
     label: str
-    kind: str
-    is_depthwise: bool
-    prediction: LayerPrediction
+    planned: LayerOutline
     share: Share
-    memory: LayerOutline
-
-    @property
-    def moved_bytes(self) -> int:
-        """Bytes that it moves over the bus in an inference."""
-        return self.memory.loaded_bytes + self.memory.stored_bytes
 
     @property
     def macs_per_cycle(self) -> float:
         """The measured multiply-accumulates per cycle."""
-        return self.prediction.macs / self.share.cycles
+        return self.planned.macs / self.share.cycles
 
     @property
     def busy_multipliers(self) -> float:
         """The measured average of busy multipliers."""
-        return self.prediction.multiplier_cycles / self.share.cycles
+        return self.planned.multiplier_cycles / self.share.cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +94,7 @@ class Facts:
     @property
     def macs(self) -> int:
         """Multiply-accumulates of the core in an inference."""
-        return sum(layer.prediction.macs for layer in self.layers)
+        return sum(layer.planned.macs for layer in self.layers)
 
     @property
     def moved_bytes(self) -> int:
@@ -117,40 +104,28 @@ class Facts:
     @property
     def utilisation(self) -> float:
         """The share of all multipliers' cycles that the network's multiplications took."""
-        taken = sum(layer.prediction.multiplier_cycles for layer in self.layers)
+        taken = sum(layer.planned.multiplier_cycles for layer in self.layers)
         return taken / (self.observation.cycles * self.config.multipliers)
 
 
-def gather(
-    name: str, program: Program, config: Config, outcome: Outcome, observation: Observation, *, core: int = 0
-) -> Facts:
+def gather(name: str, program: Program, config: Config, observation: Observation, *, core: int = 0) -> Facts:
     """Combine the compiler's decisions for a core with the observation of a run.
 
     Parameters
     ----------
     name : str
-        Of the model, for people.
+        Name of the model, for people.
     program : Program
     config : Config
-    outcome : Outcome
-        The outcome of the program.
     observation : Observation
         The observation of one inference.
     core : int
     """
-    own, predictions = outcome.cores[core], program.cores[core].layers
-    divided = shares(observation, [layer.commands for layer in predictions])
-    rows = zip(predictions, divided, own.outline.layers, strict=True)
+    own = program.cores[core]
+    divided = shares(observation, [layer.commands for layer in own.layers])
     layers = tuple(
-        LayerFacts(
-            _label(index, prediction.name),
-            layer.operation,
-            layer.is_depthwise,
-            prediction,
-            share,
-            layer,
-        )
-        for index, (prediction, share, layer) in enumerate(rows)
+        LayerFacts(_label(index, layer.name), layer, share)
+        for index, (layer, share) in enumerate(zip(own.layers, divided, strict=True))
     )
     return Facts(
         name,
@@ -159,11 +134,11 @@ def gather(
         program,
         observation,
         layers,
-        tuple(occupants(own, observation)),
-        tuple(_use(memory, layers) for memory in own.constant_memories),
+        tuple(occupants(own.outline, observation)),
+        tuple(_use(own.outline, memory, config, layers) for memory in constant_memories(config)),
         _arena(program, config),
-        tuple(_tables(own.outline.blocks)),
-        outcome.outline.transfer_functions,
+        tuple(_tables(own.outline)),
+        program.outline.transfer_functions,
         core,
     )
 
@@ -175,15 +150,16 @@ def _label(index: int, name: str) -> str:
     return f"{index + 1} {name}"
 
 
-def _use(memory: ConstantMemory, layers: tuple[LayerFacts, ...]) -> Use:
+def _use(outline: CoreOutline, memory: LocalMemory, config: Config, layers: tuple[LayerFacts, ...]) -> Use:
     parts: dict[str, int] = {}
-    for block in memory.blocks:
+    for block in outline.blocks_in(memory):
         if not block.is_streamed:
             users = ", ".join(layers[index].label for index in block.layers)
             parts[users] = parts.get(users, 0) + block.size_bytes
-    if memory.streamed_bytes:
-        parts["loaded in every inference"] = memory.size_bytes - sum(parts.values())
-    return Use(memory.name, parts, memory.size_bytes)
+    size = config.size_bytes(memory)
+    if outline.streamed_bytes(memory):
+        parts["loaded in every inference"] = size - sum(parts.values())
+    return Use(memory.title, parts, size)
 
 
 def _arena(program: Program, config: Config) -> Use:
@@ -209,11 +185,10 @@ def _arena(program: Program, config: Config) -> Use:
     return Use("arena on the chip", used, on_chip) if on_chip else Use("external memory", used, None)
 
 
-def _tables(blocks: Sequence[Block]) -> list[Table]:
+def _tables(outline: CoreOutline) -> list[Table]:
     """Return every transfer table of the table memory; a concatenation has one for each input that needs it."""
     found = []
-    for block in blocks:
-        if block.memory == LocalMemory.TABLE.name:
-            images = np.frombuffer(block.tables, np.int8)
-            found += [Table(codes, block.layers, block.is_streamed) for codes in images.reshape(-1, TABLE_BYTES)]
+    for block in outline.blocks_in(LocalMemory.TABLE):
+        images = np.frombuffer(block.tables, np.int8)
+        found += [Table(codes, block.layers, block.is_streamed) for codes in images.reshape(-1, TABLE_BYTES)]
     return found

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...golden.isa import Opcode
 from ...golden.units import Queue
-from ..program import BodyCommand, CoreOutcome, Outcome
+from ..program import Bodies, BodyCommand
 from ..session.session import InferenceSession
 from ..simulation.simulator import EventKind, Simulator
 
@@ -75,7 +75,7 @@ class Observation:
 
 
 def observe(
-    session: InferenceSession, simulator: Simulator, outcome: Outcome, feeds: Mapping[str, np.ndarray]
+    session: InferenceSession, simulator: Simulator, bodies: Bodies, feeds: Mapping[str, np.ndarray]
 ) -> list[Observation]:
     """Run one inference, and find the times of each core's commands.
 
@@ -85,8 +85,8 @@ def observe(
         A session on the simulated accelerator.
     simulator : Simulator
         That accelerator.
-    outcome : Outcome
-        The outcome of the session's program.
+    bodies : sequence of mapping of Queue to sequence of BodyCommand
+        The commands of each core.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
 
@@ -102,9 +102,7 @@ def observe(
     times = [_times(simulator, number) for number in range(len(counters))]
     # The common interrupt rises when the run is done, and the counter has its duration.
     start = int(times[0][EventKind.INTERRUPT][-1]) - cycles - (CLUSTER_INTERRUPT if len(counters) > 1 else 0)
-    return [
-        _observation(*of_core, (start, cycles), outputs) for of_core in zip(outcome.cores, times, counters, strict=True)
-    ]
+    return [_observation(*of_core, (start, cycles), outputs) for of_core in zip(bodies, times, counters, strict=True)]
 
 
 def _times(simulator: Simulator, core: int) -> dict[EventKind, np.ndarray]:
@@ -114,7 +112,7 @@ def _times(simulator: Simulator, core: int) -> dict[EventKind, np.ndarray]:
 
 
 def _observation(
-    core: CoreOutcome,
+    body: Mapping[Queue, Sequence[BodyCommand]],
     times: Mapping[EventKind, np.ndarray],
     counters: dict[str, int],
     run: tuple[int, int],
@@ -130,7 +128,7 @@ def _observation(
         *(
             tuple(
                 Ran(command, index, *(int(cycle) - start for cycle in at))
-                for index, (command, *at) in enumerate(zip(core.queue(queue), *columns, strict=True))
+                for index, (command, *at) in enumerate(zip(body[queue], *columns, strict=True))
             )
             for queue, columns in ((Queue.DMA, moved), (Queue.COMPUTE, computed))
         ),

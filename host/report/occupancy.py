@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..program import CoreOutcome
+from ...golden.program.outline import CoreOutline
 from .observe import Observation
 
 
@@ -35,19 +35,16 @@ class Occupant:
     is_whole: bool
 
 
-def occupants(outcome: CoreOutcome, observation: Observation) -> list[Occupant]:
+def occupants(outline: CoreOutline, observation: Observation) -> list[Occupant]:
     """Return all tensors in the feature memory during an inference, in the order of their first use."""
-    ran = {ran.command: ran for ran in (*observation.dma, *observation.compute)}
     found = []
-    for residence in outcome.outline.residences:
-        moved, read = outcome.touching(residence)
-        begins = [ran[command].begin for command in (*moved, *read)]
-        ends = [ran[command].end for command in moved] + [ran[command].issued for command in read]
-        found.append(
-            Occupant(
-                residence.tensor, residence.address, residence.size_bytes, min(begins), max(ends), residence.is_whole
-            )
-        )
+    for placed in outline.placed:
+        moved = [observation.dma[index] for index in placed.dma]
+        moved += [observation.compute[index] for index in placed.written]
+        read = [observation.compute[index] for index in placed.read]
+        begin = min(ran.begin for ran in (*moved, *read))
+        end = max([*(ran.end for ran in moved), *(ran.issued for ran in read)])
+        found.append(Occupant(placed.tensor, placed.address, placed.size_bytes, begin, end, placed.is_whole))
     return found
 
 

@@ -46,10 +46,10 @@ def _cores_parts(cores: Sequence[Facts]) -> list[str]:
     cycles, config = cores[0].observation.cycles, cores[0].config
     shared = "Each has a bus of its own."
     if config.cluster.shared_port:
-        queues = (
+        bodies = [
             {queue: [ran.command for ran in facts.observation.queue(queue)] for queue in Queue} for facts in cores
-        )
-        shared = f"They share one bus: {BusUse.of(config, queues, cycles).text}."
+        ]
+        shared = f"They share one bus: {BusUse.of(config, bodies, cycles).text}."
     return [
         section(
             f"{len(cores)} cores",
@@ -137,7 +137,7 @@ def _memory_parts(facts: Facts) -> list[str]:
 
 def _connection_parts(facts: Facts) -> list[str]:
     """Return the part on sparse connections, if there are any."""
-    sparse = [layer for layer in facts.layers if layer.prediction.is_sparse]
+    sparse = [layer for layer in facts.layers if layer.planned.is_sparse]
     if not sparse:
         return []
     return [

@@ -45,17 +45,17 @@ def layers_table(facts: Facts) -> str:
     rows = [
         (
             str(index + 1),
-            layer.prediction.name,
-            layer.kind,
-            layer.prediction.fold,
+            layer.planned.name,
+            layer.planned.operation,
+            layer.planned.fold,
             f"{layer.share.cycles:,}",
-            f"{layer.prediction.cycles:,}",
-            f"{layer.prediction.macs:,}" if layer.prediction.macs else "",
-            f"{layer.busy_multipliers / facts.config.multipliers:.1%}" if layer.prediction.macs else "",
-            layer.prediction.bound,
-            f"{layer.moved_bytes:,}" if layer.moved_bytes else "",
+            f"{layer.planned.cycles:,}",
+            f"{layer.planned.macs:,}" if layer.planned.macs else "",
+            f"{layer.busy_multipliers / facts.config.multipliers:.1%}" if layer.planned.macs else "",
+            layer.planned.bound,
+            f"{layer.planned.moved_bytes:,}" if layer.planned.moved_bytes else "",
             _weights(layer),
-            f"{layer.memory.feature_bytes:,}" + (" (in parts)" if layer.memory.in_parts else ""),
+            f"{layer.planned.feature_bytes:,}" + (" (in parts)" if layer.planned.in_parts else ""),
         )
         for index, layer in enumerate(facts.layers)
     ]
@@ -76,7 +76,7 @@ def connections_table(layers: Iterable[LayerFacts]) -> str:
     )
     rows = []
     for layer in layers:
-        found = layer.prediction
+        found = layer.planned
         before, after = (f"{words:,} ({words / found.dense_words:.1%})" for words in (found.model_words, found.words))
         density = f"{found.live_connections:,} ({found.live_connections / found.connections:.1%})"
         cycles = f"{layer.share.cycles:,}", f"{found.dense_cycles:,}"
@@ -85,7 +85,7 @@ def connections_table(layers: Iterable[LayerFacts]) -> str:
 
 
 def _weights(layer: LayerFacts) -> str:
-    size, streamed = layer.memory.weight_bytes, layer.memory.streamed_weight_bytes
+    size, streamed = layer.planned.weight_bytes, layer.planned.streamed_weight_bytes
     if 0 < streamed < size:
         return f"{size:,} ({streamed:,} streamed)"
     return f"{size:,}{' streamed' if streamed else ''}" if size else ""

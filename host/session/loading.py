@@ -1,4 +1,4 @@
-"""Loading a program from any form in which a user gives it, and the compiler's outcome for it."""
+"""Loading a program from any form in which a user gives it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
+from ...golden.program.outline import Outline
 from ...golden.program.program import MAGIC, Program
+from ...golden.units import Queue
 from ..driver.driver import check_config
 from ..files.configuration import find_config
 from ..files.files import read_file
 from ..model.arrays import TensorInfo, describe_model
 from ..model.model import Model, with_external_data
-from ..program import Outcome, SpreadBy
-from ..program.spread_by import spread_of
+from ..program import BodyCommand, SpreadBy, read_body, spread_of
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -57,6 +58,25 @@ class Loaded:
     def parts(self) -> tuple[Model, Model]:
         """The models that run on the host."""
         return self.head, self.tail
+
+    @cached_property
+    def bodies(self) -> tuple[dict[Queue, tuple[BodyCommand, ...]], ...]:
+        """The commands of each core's body, with their predicted cycles.
+
+        Raises
+        ------
+        ValueError
+            If the program has no outline, or a command that does not exist.
+        """
+        if self.program.outline == Outline():
+            raise ValueError(
+                f"{self.name}: program must have an outline of what its compiler has decided, and has none; "
+                "compile the model with `lutterfly compile`"
+            )
+        try:
+            return tuple(read_body(core) for core in self.program.cores)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: {error}") from error
 
     @cached_property
     def graph(self) -> Graph:
@@ -157,28 +177,6 @@ def load_program(
 ) -> Program:
     """Load only the program, see :func:`load`."""
     return load(given, config, name=name, batch=batch).program
-
-
-def load_outcome(
-    path: str | Path,
-    config: str | Path | Config = DEFAULT_PRESET,
-    *,
-    batch: int | None = None,
-    spread_by: SpreadBy | None = None,
-) -> tuple[Loaded, Outcome]:
-    """Load a program as :func:`load` does, with the outcome of its compilation, which a program file contains.
-
-    Raises
-    ------
-    ValueError
-        As :func:`load`; also if a program file has no outcome.
-    """
-    found = find_config(config)
-    loaded = load(path, found, batch=batch, spread_by=spread_by)
-    try:
-        return loaded, Outcome(loaded.program, found)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -54,14 +53,14 @@ def test_values_are_the_programs(network: str, path: Path, capsys: pytest.Captur
     values = values_of(path, capsys)
     layers = [layer for layer in values["layers"] if layer["fold"] is not None]
     for layer, fact in zip(layers, facts.layers, strict=True):
-        prediction, memory = fact.prediction, fact.memory
-        assert (layer["name"], layer["operation"]) == (prediction.name, fact.kind)
-        assert layer["predicted_cycles"] == prediction.cycles
+        planned = fact.planned
+        assert (layer["name"], layer["operation"]) == (planned.name, planned.operation)
+        assert layer["predicted_cycles"] == planned.cycles
         for name in ("fold", "bound", "macs", "array_cycles", "bus_cycles"):
-            assert layer[name] == getattr(prediction, name)
+            assert layer[name] == getattr(planned, name)
         for name in ("weight_bytes", "streamed_weight_bytes", "feature_bytes", "loaded_bytes", "stored_bytes"):
-            assert layer[name] == getattr(memory, name)
-        assert (layer["in_parts"], layer["spilled"]) == (list(memory.in_parts), list(memory.spilled))
+            assert layer[name] == getattr(planned, name)
+        assert (layer["in_parts"], layer["spilled"]) == (list(planned.in_parts), list(planned.spilled))
     others = [layer for layer in values["layers"] if layer["fold"] is None]
     assert [layer["operation"] for layer in others if layer["where"] == "accelerator"] == (
         ["concatenation"] if network == "joined" else []
@@ -97,13 +96,13 @@ def test_the_table_says_what_stays_and_what_does_not(
     _, facts = report_of(network)
     lines = [line for line in lines if "  accelerator  " in line and "  in place" not in line]
     for line, layer in zip(lines, facts.layers, strict=True):
-        memory = layer.memory
-        size, streamed = memory.weight_bytes, memory.streamed_weight_bytes
+        planned = layer.planned
+        size, streamed = planned.weight_bytes, planned.streamed_weight_bytes
         kept = f"{size:,} resident" if not streamed else f"{streamed:,} of {size:,} streamed"
         weights = [f"{size:,} streamed" if streamed == size else kept] if size else []
-        features = f"{memory.feature_bytes:,}" + (" spilled" if memory.spilled else "")
-        cells = re.split(r" {2,}", line.partition(layer.prediction.fold)[2].strip())
-        assert cells == [f"{layer.prediction.cycles:,}", layer.prediction.bound, *weights, features]
+        features = f"{planned.feature_bytes:,}" + (" spilled" if planned.spilled else "")
+        cells = re.split(r" {2,}", line.partition(planned.fold)[2].strip())
+        assert cells == [f"{planned.cycles:,}", planned.bound, *weights, features]
     is_large = network == "large"
     assert any(" streamed " in line for line in lines) == any(line.endswith(" spilled") for line in lines) == is_large
     assert any("bytes streamed in every inference" in line for line in rest) == is_large
@@ -204,19 +203,18 @@ TRIED = (
 
 
 def test_the_plans_that_were_tried_are_told_where_there_are_several() -> None:
-    outcome = SimpleNamespace(outline=Outline(tried=TRIED))
     order, none = "channels in the model's order, layers split: none", "windows of several pixels in 0 layers"
-    assert tried_lines(outcome) == [
+    assert tried_lines(TRIED) == [
         f"plan 1: {order}, windows of several pixels in 2 layers, 1,234 cycles predicted, taken",
         f"plan 2: {order}, {none}, left: 1,300 cycles for the array alone",
         f"plan 3: channels in another order, layers split: 3 by rows and 1 by channels, {none}, 1,250 cycles predicted",
         "plan 4: channels in another order, refused: conv: too much",
     ]
-    assert tried_lines(SimpleNamespace(outline=Outline(tried=TRIED[:1]))) == []
-    assert tried_lines(SimpleNamespace(outline=Outline(tried=TRIED[:2])))[0].startswith(
+    assert tried_lines(TRIED[:1]) == []
+    assert tried_lines(TRIED[:2])[0].startswith(
         "plan 1: channels in the model's order, windows of several pixels in 2 layers, 1,234"
     )
-    model, least, split, refused = tried_values(outcome)
+    model, least, split, refused = tried_values(TRIED)
     assert [one["predicted_cycles"] for one in (model, least, split, refused)] == [1234, None, 1250, None]
     assert (least["least_cycles"], split["row_layers"], split["channel_layers"]) == (1300, 3, 1)
     assert (model["taken"], least["taken"], refused["refused"]) == (True, False, "conv: too much")

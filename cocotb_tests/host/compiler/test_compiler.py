@@ -21,7 +21,6 @@ from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.program import Outcome
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 HALF = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
@@ -199,8 +198,8 @@ def test_equal_tables_are_stored_once() -> None:
     graph, config = maker.finish(name), PRESETS["tiny"]
     plan = plan_graph(graph, config)
     assert len(plan.images[LocalMemory.TABLE]) == 256
-    outcome = Outcome(encode(plan), plan.config)
-    assert (outcome.outline.transfer_functions, outcome.transfer_tables) == (6, 1)
+    program = encode(plan)
+    assert (program.outline.transfer_functions, program.cores[0].outline.transfer_tables) == (6, 1)
     assert differing_bytes(graph, encode(plan), config, order="random") == 0
 
 

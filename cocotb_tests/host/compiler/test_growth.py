@@ -22,7 +22,7 @@ from lutterfly.host.graph import Graph, Window
 
 ROOT = Path(compiler.__file__).parent
 #: Not `layout`: what stays in the feature memory is chosen again for each tensor that does not fit.
-FOLDERS = ("clock", "constants", "lower", "outcome", "rewrite", "schedule", "steps")
+FOLDERS, FILES = ("clock", "lower", "rewrite", "schedule"), ("emit.py", "outline.py")
 #: Two feature maps do not fit its memory, nor two layers' weights theirs.
 CONFIG = dataclasses.replace(
     PRESETS["tiny"],
@@ -43,8 +43,9 @@ def chain(layers: int) -> Graph:
 
 
 def lines_run(graph: Graph) -> Counter[_Place]:
-    """How often each line of these folders is run while a graph is compiled."""
+    """How often each line of these folders and files is run while a graph is compiled."""
     files = {str(path) for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")}
+    files |= {str(ROOT / name) for name in FILES}
     counts: Counter[_Place] = Counter()
 
     def count(frame: FrameType, event: str, _: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the bus is used for: beats of both channels, and when they are the bound."""
+"""The use of the bus: beats of both channels, and when they are the bound."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lutterfly.golden.isa import FORMATS, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import command_beats
 from lutterfly.golden.units import Queue
-from lutterfly.host.program import BodyCommand, BusUse, Outcome, SpreadBy, bus_bytes
+from lutterfly.host.program import BodyCommand, BusUse, SpreadBy, bus_bytes
 from lutterfly.host.session.loading import load
 
 CONFIG = PRESETS["tiny"]
@@ -52,16 +52,15 @@ def test_either_channel_is_the_bound(reads: int, writes: int, is_bound: bool) ->
 @pytest.mark.parametrize("spread_by", SpreadBy)
 def test_an_inference_moves_what_its_commands_say(spread_by: SpreadBy) -> None:
     config = dataclasses.replace(CONFIG, cluster=ClusterConfig(2))
-    outcome = Outcome(load(model("large"), config, spread_by=spread_by).program, config)
-    commands = [command for core in outcome.cores for queue in Queue for command in core.queue(queue)]
+    loaded = load(model("large"), config, spread_by=spread_by)
+    commands = [command for body in loaded.bodies for queue in body.values() for command in queue]
     beats = {
         opcode: sum(bus_bytes(c.fields) for c in commands if c.opcode is opcode) / config.axi.data_bytes
         for opcode in (Opcode.LOAD, Opcode.STORE)
     }
-    use = outcome.bus_use
+    use = BusUse.of(config, loaded.bodies, loaded.program.predicted_cycles)
     assert 0 < beats[Opcode.STORE] <= use.writes < 1.5 * beats[Opcode.STORE]
-    rings = [len(core.queue(queue)) + 1 for core in outcome.cores for queue in Queue]
+    rings = [len(queue) + 1 for body in loaded.bodies for queue in body.values()]
     fetched = sum(length for length in rings if length > config.resident_commands) * command_beats(config)
     assert bool(fetched) == (spread_by is SpreadBy.SAMPLE)
     assert beats[Opcode.LOAD] <= use.reads - fetched < 1.5 * beats[Opcode.LOAD]
-    assert use.cycles == outcome.program.predicted_cycles

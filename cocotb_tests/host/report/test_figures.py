@@ -91,12 +91,12 @@ def test_points_of_the_roofline_are_under_its_ceilings(network: str) -> None:
         points |= {int(label.split()[0]) - 1: at for label, *at in zip(labels, trace["x"], trace["y"], strict=True)}
         # "3 +2" stands for three points.
         assert sum(1 + int(text.partition(" +")[2] or 0) for text in trace["text"] if text) == len(labels)
-    assert set(points) == {index for index, layer in enumerate(facts.layers) if layer.prediction.macs}
+    assert set(points) == {index for index, layer in enumerate(facts.layers) if layer.planned.macs}
     for index, (x, y) in points.items():
         layer = facts.layers[index]
-        assert y == layer.prediction.macs / layer.share.cycles <= array
-        if layer.moved_bytes:
-            assert x == layer.prediction.macs / layer.moved_bytes
+        assert y == layer.planned.macs / layer.share.cycles <= array
+        if layer.planned.moved_bytes:
+            assert x == layer.planned.macs / layer.planned.moved_bytes
     whole = shown["whole network"]
     assert whole["y"][0] <= min(array, bus * whole["x"][0])
 
@@ -110,7 +110,10 @@ def test_depthwise_layers_have_a_ceiling_of_their_own(chains: int, name: str, mo
     engines = PRESETS["ecp5-85k"].engines.having(DEPTHWISE, DepthwiseConfig(3, chains))
     config = dataclasses.replace(PRESETS["ecp5-85k"], engines=engines)
     # As if they were depthwise.
-    layers = tuple(dataclasses.replace(layer, is_depthwise=True) for layer in facts.layers)
+    layers = tuple(
+        dataclasses.replace(layer, planned=dataclasses.replace(layer.planned, is_depthwise=True))
+        for layer in facts.layers
+    )
     shown = traces(figures.roofline(dataclasses.replace(facts, config=config, layers=layers)))
     assert list(shown[name]["y"]) == [most, most]
 

@@ -12,7 +12,7 @@ from lutterfly.host.report.gather import LABEL_CHARACTERS, _label
 @pytest.mark.parametrize("network", NETWORKS)
 def test_layers_are_the_programs(network: str) -> None:
     _, facts = report_of(network)
-    assert tuple(layer.prediction for layer in facts.layers) == facts.program.layers
+    assert tuple(layer.planned for layer in facts.layers) == facts.program.layers
     assert len({layer.label for layer in facts.layers}) == len(facts.layers)
     assert facts.macs == sum(layer.macs for layer in facts.program.layers)
     assert facts.utilisation == pytest.approx(

@@ -11,7 +11,6 @@ from cocotb_tests.support.oracles.reported import NETWORKS, feeds, report_of
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
-from lutterfly.host.program import Outcome
 from lutterfly.host.report.observe import observe
 
 
@@ -76,7 +75,7 @@ def test_outputs_are_those_of_the_run() -> None:
     inputs = feeds(session)
     expected = session.run(None, inputs)
     for _ in range(2):
-        (observation,) = observe(session, session.transport.simulator, Outcome(facts.program, PRESETS["tiny"]), inputs)
+        (observation,) = observe(session, session.transport.simulator, session.loaded.bodies, inputs)
         found = session.tail(inputs, observation.outputs)
         for info, array in zip(session.get_outputs(), expected, strict=True):
             np.testing.assert_array_equal(found[info.name], array)

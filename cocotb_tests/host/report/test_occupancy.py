@@ -77,7 +77,7 @@ def test_every_tensor_of_the_feature_memory_is_shown(network: str) -> None:
     assert shown == set(plan.roots)
     assert bool(plan.views) == (network == "joined")
     parts = {occupant.tensor for occupant in facts.occupants if not occupant.is_whole}
-    assert parts == {plan.root(name) for layer in facts.layers for name in layer.memory.in_parts}
+    assert parts == {plan.root(name) for layer in facts.layers for name in layer.planned.in_parts}
     assert bool(parts) == (network == "large")
 
 

@@ -77,12 +77,12 @@ def test_the_summary_and_the_tables_have_the_numbers(network: str) -> None:
     tables = f"{tables_text(facts.functions, len(facts.tables))}: equal ones are stored once. "
     assert any(text.startswith(tables) for text in words)
     for layer in facts.layers:
-        place = words.index(layer.prediction.name)
+        place = words.index(layer.planned.name)
         assert words[place + 1 : place + 5] == [
-            layer.kind,
-            layer.prediction.fold,
+            layer.planned.operation,
+            layer.planned.fold,
             f"{layer.share.cycles:,}",
-            f"{layer.prediction.cycles:,}",
+            f"{layer.planned.cycles:,}",
         ]
 
 
@@ -99,10 +99,10 @@ def test_connections_that_are_off_have_their_numbers() -> None:
     _, facts = report_of("pruned")
     words = Elements(page([facts])).words
     start = words.index("Connections that are off")
-    sparse = [layer for layer in facts.layers if layer.prediction.words < layer.prediction.dense_words]
+    sparse = [layer for layer in facts.layers if layer.planned.words < layer.planned.dense_words]
     assert len(sparse) == 2
     for layer in sparse:
-        found = layer.prediction
+        found = layer.planned
         place = words.index(layer.label, start)
         assert words[place + 1 : place + 8] == [
             f"{found.connections:,}",
@@ -113,7 +113,7 @@ def test_connections_that_are_off_have_their_numbers() -> None:
             f"{layer.share.cycles:,}",
             f"{found.dense_cycles:,}",
         ]
-    assert any(layer.prediction.words < layer.prediction.model_words for layer in sparse)
+    assert any(layer.planned.words < layer.planned.model_words for layer in sparse)
     assert "Connections that are off" not in Elements(page([report_of("joined")[1]])).words
 
 
@@ -140,15 +140,13 @@ def test_every_layer_is_named_and_no_name_hides_another(network: str, opened: Op
 def test_of_many_layers_no_number_hides_another(tmp_path: Path) -> None:
     """On the roofline; the layers of a large network come near to each other."""
     _, facts = report_of("large")
-    made = [layer for layer in facts.layers if layer.prediction.macs and layer.moved_bytes]
+    made = [layer for layer in facts.layers if layer.planned.macs and layer.planned.moved_bytes]
     rng = np.random.default_rng(0)
     crowd = [
         dataclasses.replace(
             layer,
             label=f"{number} layer",
-            prediction=dataclasses.replace(
-                layer.prediction, macs=max(int(layer.prediction.macs * rng.uniform(0.3, 1)), 1)
-            ),
+            planned=dataclasses.replace(layer.planned, macs=max(int(layer.planned.macs * rng.uniform(0.3, 1)), 1)),
         )
         for number, layer in enumerate(made[index % len(made)] for index in range(1, 41))
     ]
@@ -181,7 +179,7 @@ def test_names_from_a_model_are_text(tmp_path: Path) -> None:
     first = facts.layers[0]
     label, name = f"1 <b>{HOSTILE}</b>&amp;", f"</script>{HOSTILE}"
     layers = (
-        dataclasses.replace(first, label=label, prediction=dataclasses.replace(first.prediction, name=name)),
+        dataclasses.replace(first, label=label, planned=dataclasses.replace(first.planned, name=name)),
         *facts.layers[1:],
     )
     occupants = (dataclasses.replace(facts.occupants[0], tensor=HOSTILE), *facts.occupants[1:])

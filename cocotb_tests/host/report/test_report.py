@@ -157,7 +157,7 @@ def test_the_report_takes_no_other_files_place(capsys: pytest.CaptureFixture[str
 def test_a_report_is_called_a_page_before_anything_is_compiled(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, pixels: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(Target, "load_outcome", lambda *_, **__: pytest.fail("a network was compiled"))
+    monkeypatch.setattr(Target, "load", lambda *_, **__: pytest.fail("a network was compiled"))
     target = tmp_path / name
     assert run(capsys, str(MODEL), "--input", pixels, "--report", str(target)) == (
         2,

@@ -51,7 +51,7 @@ def test_cycles_of_the_dma_are_counted_once() -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_layers_take_what_is_predicted(network: str) -> None:
     for layer in report_of(network)[1].layers:
-        assert abs(layer.share.cycles - layer.prediction.cycles) <= max(16, 0.02 * layer.share.cycles), layer.label
+        assert abs(layer.share.cycles - layer.planned.cycles) <= max(16, 0.02 * layer.share.cycles), layer.label
 
 
 @pytest.mark.parametrize(("network", "most"), [("digits", 0), ("joined", 0), ("pruned", 0), ("large", 2)])

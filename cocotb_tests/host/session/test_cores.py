@@ -20,7 +20,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
 from lutterfly.host.driver.driver import AcceleratorError
 from lutterfly.host.model.runtime import open_with, session_options
-from lutterfly.host.program import Outcome, SpreadBy
+from lutterfly.host.program import BusUse, SpreadBy
 from lutterfly.host.report.observe import observe
 from lutterfly.host.session.loading import load, load_program
 from lutterfly.host.session.verify import verify
@@ -166,7 +166,8 @@ def test_the_commands(spread_by: SpreadBy, tmp_path: Path, capsys: pytest.Captur
     assert main(["check", str(MODEL), *options]) == 0
     said = capsys.readouterr().out
     assert "core 1: " in said
-    bus = Outcome(load(MODEL, CONFIG, spread_by=spread_by).program, CONFIG).bus_use
+    loaded = load(MODEL, CONFIG, spread_by=spread_by)
+    bus = BusUse.of(CONFIG, loaded.bodies, loaded.program.predicted_cycles)
     assert f"shared bus: {bus.text}\n" in said
     image, page = tmp_path / "image.npy", tmp_path / "report.html"
     np.save(image, digits.images()[:1])
@@ -182,9 +183,8 @@ def test_the_commands(spread_by: SpreadBy, tmp_path: Path, capsys: pytest.Captur
 def test_every_command_of_every_core_runs_when_it_is_predicted(spread_by: SpreadBy) -> None:
     """Which begins with the cycle of the start, as the interrupt of all cores says."""
     session = session_of(spread_by)
-    outcome = Outcome(session.program, CONFIG)
     session.run(None, feeds(session, session.batch))
-    observed = observe(session, session.transport.simulator, outcome, feeds(session, session.batch))
+    observed = observe(session, session.transport.simulator, session.loaded.bodies, feeds(session, session.batch))
     assert len(observed) == CORES
     for core in observed:
         for queue in Queue:

@@ -17,7 +17,7 @@ from lutterfly.host import InferenceSession
 from lutterfly.host.compiler import encode, plan_graph
 from lutterfly.host.compiler.plan import Plan
 from lutterfly.host.frontend import import_model
-from lutterfly.host.program import Outcome
+from lutterfly.host.program import read_body
 from lutterfly.host.report.gather import Facts, gather
 from lutterfly.host.report.observe import observe
 
@@ -62,8 +62,8 @@ def report_of(network: str) -> tuple[Plan, Facts]:
     config = PRESETS["tiny"]
     plan = plan_graph(import_model(model(network)), config)
     program = encode(plan)
-    outcome, session = Outcome(program, config), InferenceSession(program, config)
+    bodies, session = [*map(read_body, program.cores)], InferenceSession(program, config)
     inputs = feeds(session)
     session.run(None, inputs)
-    (observation,) = observe(session, session.transport.simulator, outcome, inputs)
-    return plan, gather(f"{network}.onnx", session.program, config, outcome, observation)
+    (observation,) = observe(session, session.transport.simulator, bodies, inputs)
+    return plan, gather(f"{network}.onnx", session.program, config, observation)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ....golden.program.outline import LayerPrediction
-from ....golden.timing.issue import issue_steps
 from ....golden.timing.latencies import commands_at_once
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
-from ...graph import Layer
-from ...program import bus_beats
-from ..network import Network
-from ..operation import Command
+from ..outline import layer_outlines
 from ..plan import Loaded, Plan, Scheduled
 from .buses import Agenda, Barriers, ReadBus, ReadMemory, SharedReads, SharedWrites, Turns
 from .core import Queues, Surroundings
@@ -34,7 +29,11 @@ def predict_together(plans: Sequence[Scheduled]) -> tuple[Plan, ...]:
         # Turns go on from run to run.
         cores, _ = _run(plans, served)
     return tuple(
-        Plan.of(plan, predictions=tuple(_predictions(plan, core)), predicted_cycles=core.end + OVERHEADS.finish)
+        Plan.of(
+            plan,
+            predictions=layer_outlines(plan, core.compute.issues),
+            predicted_cycles=core.end + OVERHEADS.finish,
+        )
         for plan, core in zip(plans, cores, strict=True)
     )
 
@@ -73,53 +72,8 @@ def _run(plans: Sequence[Scheduled], before: _Served) -> tuple[list[Queues], _Se
     return cores, _Served(rings, reads.last, writes.last)
 
 
-def _predictions(plan: Scheduled, core: Queues) -> Iterator[LayerPrediction]:
-    """Of every layer of a core that has run."""
-    compute = core.compute
-    indices: list[list[int]] = [[] for _ in plan.graph.layers]
-    of_layer: list[list[Command]] = [[] for _ in plan.graph.layers]
-    for number, command in enumerate(plan.queue(Queue.COMPUTE)):
-        assert command.layer is not None, "every COMPUTE is of a layer"
-        indices[command.layer].append(number)
-    for command in plan.commands:
-        if command.layer is not None:
-            of_layer[command.layer].append(command)
-    before = 0
-    for index, (layer, commands) in enumerate(zip(plan.graph.layers, of_layer, strict=True)):
-        _, last = compute.issues[indices[index][-1]]
-        busy = sum(compute.issues[number][1] - compute.issues[number][0] + 1 for number in indices[index])
-        moving = sum(bus_beats(plan.config, command.fields) for command in commands)
-        found = plan.operations[index].connectivity
-        yield LayerPrediction(
-            layer.name,
-            _kind(plan, layer),
-            tuple(indices[index]),
-            macs=layer.macs(plan.graph.tensors[layer.output].shape),
-            cycles=last - before,
-            array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue is Queue.COMPUTE),
-            bus_cycles=moving,
-            bound="bus" if moving > busy else "array",
-            fold=plan.operations[index].fold,
-            at_once=plan.operations[index].macs_at_once,
-            connections=found.connections,
-            live_connections=found.live_connections,
-            dense_words=found.dense_words,
-            model_words=found.words,
-            words=found.words,
-            dense_cycles=last - before + found.saved_cycles,
-            copied_bytes=plan.operations[index].written_bytes if layer.is_copy else 0,
-        )
-        before = last
-
-
 def _served_last(plan: Loaded) -> Queue:
     """The queue whose commands the prologue fetches last: its compute queue has END alone, which takes the second
     turn."""
     loads = sum(bool(image) for image in plan.images.values())
     return Queue.DMA if loads + 1 > commands_at_once(plan.config) else Queue.COMPUTE
-
-
-def _kind(plan: Network, layer: Layer) -> str:
-    """What a layer is, for people."""
-    kind = plan.graph.kind_of(layer)
-    return kind if layer.is_table or layer.table is None else f"{kind}, table"

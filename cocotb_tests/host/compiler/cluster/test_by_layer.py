@@ -23,7 +23,7 @@ from lutterfly.golden.program.program import Program, Queues
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph, search, spread_graph
 from lutterfly.host.compiler.cluster.by_layer import on_one
 from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of
-from lutterfly.host.compiler.outcome.emit import check_program, emit
+from lutterfly.host.compiler.emit import check_program, emit
 from lutterfly.host.compiler.passes import rewritten
 from lutterfly.host.compiler.plan import Spread
 from lutterfly.host.compiler.search import Candidate

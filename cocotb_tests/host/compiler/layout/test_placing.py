@@ -18,7 +18,6 @@ from lutterfly.host.compiler.layout.constants import Item, choose_streamed
 from lutterfly.host.compiler.network import CompileError
 from lutterfly.host.compiler.storage import capacity, unit_count, unit_numbers
 from lutterfly.host.graph import Graph, Window
-from lutterfly.host.program import Outcome
 
 TINY, ECP5 = PRESETS["tiny"], PRESETS["ecp5-85k"]
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
@@ -119,8 +118,8 @@ def test_tables_are_streamed() -> None:
         name = maker.pointwise(name)
     plan = exact_plan(maker.finish(name), TINY)
     assert streamed(plan, LocalMemory.TABLE) >= 7
-    outcome = Outcome(encode(plan), plan.config)
-    assert (outcome.outline.transfer_functions, outcome.transfer_tables) == (9, 9)
+    program = encode(plan)
+    assert (program.outline.transfer_functions, program.cores[0].outline.transfer_tables) == (9, 9)
 
 
 @pytest.mark.regress

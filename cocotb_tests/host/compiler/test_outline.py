@@ -1,4 +1,4 @@
-"""The memory map: what is said of each memory is what the program loads into it."""
+"""The outline of a plan: it says of each memory what the program loads into it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lutterfly.golden.memories import LocalMemory, constant_memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.outcome.outline import constant_blocks, layer_outlines
+from lutterfly.host.compiler.outline import constant_blocks
 from lutterfly.host.graph import Window
 from lutterfly.host.program import bus_bytes
 
@@ -46,19 +46,19 @@ def test_what_is_streamed_is_what_the_body_loads(network: str) -> None:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_layers_account_for_all_bytes_on_the_bus(network: str) -> None:
     plan, facts = report_of(network)
-    memory = layer_outlines(plan)
-    assert sum(layer.loaded_bytes + layer.stored_bytes for layer in memory) == facts.moved_bytes
+    layers = facts.program.layers
+    assert sum(layer.loaded_bytes + layer.stored_bytes for layer in layers) == facts.moved_bytes
     # Dense tensors: what host and accelerator exchange.
-    assert sum(layer.loaded_bytes for layer in memory) >= sum(port.size_bytes for port in facts.program.inputs)
-    assert sum(layer.stored_bytes for layer in memory) >= sum(port.size_bytes for port in facts.program.outputs)
-    assert all(0 < layer.feature_bytes <= plan.config.memory.feature_bytes for layer in memory)
-    assert any(layer.streamed_weight_bytes for layer in memory) == (network == "large")
+    assert sum(layer.loaded_bytes for layer in layers) >= sum(port.size_bytes for port in facts.program.inputs)
+    assert sum(layer.stored_bytes for layer in layers) >= sum(port.size_bytes for port in facts.program.outputs)
+    assert all(0 < layer.feature_bytes <= plan.config.memory.feature_bytes for layer in layers)
+    assert any(layer.streamed_weight_bytes for layer in layers) == (network == "large")
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_spilled_tensors_are_those_that_the_program_leaves_in_external_memory(network: str) -> None:
     plan, facts = report_of(network)
-    spilled = {name for layer in layer_outlines(plan) for name in layer.spilled}
+    spilled = {name for layer in plan.predictions for name in layer.spilled}
     assert spilled == {tensor.name for tensor in facts.program.cores[0].spilled} - set(plan.graph.outputs)
     assert bool(spilled) == (network == "large")
 
@@ -76,7 +76,7 @@ def test_a_layer_without_weights_and_one_with() -> None:
     maker = GraphMaker((4, 4, 8))
     name = maker.max_pool(maker.convolution("x", 6, Window((1, 1))), Window((2, 2), (2, 2)))
     plan = plan_graph(maker.finish(name), PRESETS["tiny"])
-    convolution, pooling = layer_outlines(plan)
+    convolution, pooling = plan.predictions
     # 6 output channels are three tiles of two columns; 8 input channels two words of four lanes.
     assert convolution.weight_bytes == 3 * 2 * PRESETS["tiny"].weight_word_bytes
     assert (pooling.weight_bytes, pooling.streamed_weight_bytes, pooling.in_parts) == (0, 0, ())

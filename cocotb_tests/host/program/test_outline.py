@@ -1,4 +1,4 @@
-"""What a program says of its compiler's decisions: what the plan has, for every command, layer and block."""
+"""The outline in a program: every command, layer and block as the compiler's plan has them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ import pytest
 from cocotb_tests.support.edges.programs import with_body, with_commands
 from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.isa import Sync
-from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue
-from lutterfly.host.program import Outcome
+from lutterfly.host.program import read_body
+from lutterfly.host.session.loading import Loaded
 
 
 @pytest.mark.parametrize("network", NETWORKS)
 def test_commands_are_the_plans(network: str) -> None:
     plan, facts = report_of(network)
-    outcome = Outcome(Program.from_bytes(facts.program.to_bytes()), PRESETS["tiny"])
+    (core,) = Program.from_bytes(facts.program.to_bytes()).cores
+    body = read_body(core)
     for queue in Queue:
         commands = plan.queue(queue)
         assert commands
-        for found, known in zip(outcome.cores[0].queue(queue), commands, strict=True):
+        for found, known in zip(body[queue], commands, strict=True):
             assert found.opcode is known.opcode
             own = known.fields.keys() - Sync().keys()
             assert own
@@ -38,19 +39,15 @@ def test_rows_lead_to_every_layer_once(network: str) -> None:
 
 
 @pytest.mark.parametrize("network", NETWORKS)
-def test_every_command_that_touches_the_feature_memory_has_its_residence(network: str) -> None:
+def test_every_command_that_computes_writes_a_tensor_that_is_placed(network: str) -> None:
     plan, facts = report_of(network)
-    outcome, touching = facts.program.outline.cores[0], set()
-    for residence in outcome.residences:
-        touching |= {(Queue.DMA, index) for index in residence.dma} | {
-            (Queue.COMPUTE, index) for index in residence.written
-        }
-    assert {index for queue, index in touching if queue is Queue.COMPUTE} == {*range(len(plan.queue(Queue.COMPUTE)))}
+    written = {index for placed in facts.program.cores[0].outline.placed for index in placed.written}
+    assert written == {*range(len(plan.queue(Queue.COMPUTE)))}
 
 
 def test_a_command_that_there_is_not_is_refused() -> None:
     program = report_of("digits")[1].program
     known = program.cores[0].body
     body = with_commands(known, Queue.DMA, b"\x0f" + known.dma.commands[1:])
-    with pytest.raises(ValueError, match="15"):
-        Outcome(with_body(program, body), PRESETS["tiny"])
+    with pytest.raises(ValueError, match=r"^net.program: 15 "):
+        _ = Loaded.of("net.program", with_body(program, body)).bodies

@@ -1,4 +1,7 @@
-"""The outline of a finished plan: what reports say of a program and its commands do not."""
+"""The outline of a plan: layers, commands and memories, as reports and program files have them.
+
+:mod:`lutterfly.golden.program.outline` has the records.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +13,25 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ....golden.isa import Fill, Load, Opcode
-from ....golden.memories import LocalMemory
-from ....golden.program import outline
-from ....golden.program.outline import NONE, Block, CoreOutline, LayerOutline, Outline, QueueOutline, Row
-from ....golden.units import Queue
-from ...graph import ChannelRule
-from ...graph.evaluate import describe
-from ...program.body import bus_bytes
-from ..layout.constants import segment_of
-from ..operation import Command, Constant, Job, Stored
-from ..plan import Plan, Spread
-from ..storage import Residence, unit_bytes
+from ...golden.isa import Fill, Load, Opcode
+from ...golden.memories import LocalMemory
+from ...golden.program.outline import NONE, Block, CoreOutline, LayerOutline, Outline, PlacedTensor, QueueOutline, Row
+from ...golden.timing.issue import issue_steps
+from ...golden.units import Queue
+from ..graph import ChannelRule, Layer
+from ..graph.evaluate import describe
+from ..program import bus_beats, bus_bytes
+from .layout.constants import segment_of
+from .network import Network
+from .operation import Command, Constant, Job, Stored
+from .plan import Divided, Loaded, Placed, Plan, Scheduled, Spread
+from .storage import Residence, unit_bytes
 
-# Memory map: what a finished plan keeps in each memory, layer by layer, for people.
+# Constants: where they lie in each memory, and which layers use them.
 
 
-def constant_blocks(plan: Plan) -> list[Block]:
-    """Everything in the memories for constants: by memory, what stays first, then by address."""
+def constant_blocks(plan: Loaded) -> list[Block]:
+    """List everything in the memories for constants: by memory, resident constants first, then by address."""
     users: dict[tuple[LocalMemory, bytes | Stored], dict[int, None]] = {}
     places: dict[tuple[LocalMemory, bytes | Stored], int] = {}
     for job in plan.jobs:
@@ -51,57 +55,102 @@ def constant_blocks(plan: Plan) -> list[Block]:
     ]
 
 
-def layer_outlines(plan: Plan) -> list[LayerOutline]:
-    """What each layer is and the memory that it needs, in the order of the layers."""
-    weights, streamed_weights = Counter[int](), Counter[int]()
-    for block in constant_blocks(plan):
-        if block.memory == LocalMemory.WEIGHT.name:
-            for index in block.layers:
-                weights[index] += block.size_bytes
-                streamed_weights[index] += block.size_bytes * block.is_streamed
-    feature_bytes = _feature_bytes(plan)
-    moved = [{Opcode.LOAD: 0, Opcode.STORE: 0} for _ in plan.graph.layers]
-    for command in plan.commands:
-        if command.layer is not None and command.opcode in moved[command.layer]:
-            moved[command.layer][command.opcode] += bus_bytes(command.fields)
-    return [
-        LayerOutline(
-            operation=layer.describe(*plan.graph.ends(layer)),
-            is_depthwise=layer.channel_rule(*plan.graph.ends(layer)) is ChannelRule.TIED,
-            weight_bytes=weights[index],
-            streamed_weight_bytes=streamed_weights[index],
-            feature_bytes=feature_bytes[index],
-            in_parts=tuple(sorted(plan.partial(index))),
-            spilled=tuple(sorted(plan.partial(index) - {*plan.graph.inputs, *plan.graph.outputs})),
-            loaded_bytes=moved[index][Opcode.LOAD],
-            stored_bytes=moved[index][Opcode.STORE],
-        )
-        for index, layer in enumerate(plan.graph.layers)
-    ]
-
-
-def _images(plan: Plan, job: Job) -> Iterator[tuple[LocalMemory, bytes | Stored, int]]:
-    """Each image that a job uses, whole, and its address in bytes."""
+def _images(plan: Loaded, job: Job) -> Iterator[tuple[LocalMemory, bytes | Stored, int]]:
+    """Give each image that a job uses, whole, and its address in bytes."""
     operation = plan.operations[job.index]
     for memory, constant in (operation.constants | operation.job_constants(job)).items():
         image, offset = _piece(plan, memory, constant, job)
         yield memory, image, job.addresses[memory] * unit_bytes(plan.config, memory) - offset
 
 
-def _piece(plan: Plan, memory: LocalMemory, constant: Constant, job: Job) -> tuple[bytes | Stored, int]:
-    """The part of a constant that lies together with a job's first tile, and the bytes before that tile."""
+def _piece(plan: Loaded, memory: LocalMemory, constant: Constant, job: Job) -> tuple[bytes | Stored, int]:
+    """Return the part of a constant that lies together with a job's first tile, and the bytes before that tile."""
     if not constant.tile_bytes:
         return constant.image, 0
     tiles = segment_of(plan, memory, job).tiles
     return constant.part(tiles), constant.size(range(tiles.start, job.tiles.start))
 
 
-def _feature_bytes(plan: Plan) -> list[int]:
-    """The most bytes of the feature memory that are taken during a job of each layer."""
+# Layers: their work, their predicted cycles, and their memory.
+
+
+def layer_outlines(plan: Scheduled, issues: Sequence[tuple[int, int]]) -> tuple[LayerOutline, ...]:
+    """Outline the layers of a core, in order of execution.
+
+    Parameters
+    ----------
+    plan : Scheduled
+    issues : sequence of tuple of int
+        The predicted cycles of the first and of the last issue of each COMPUTE command.
+    """
+    indices: list[list[int]] = [[] for _ in plan.graph.layers]
+    for number, command in enumerate(plan.queue(Queue.COMPUTE)):
+        assert command.layer is not None, "every COMPUTE is of a layer"
+        indices[command.layer].append(number)
+    of_layer: list[list[Command]] = [[] for _ in plan.graph.layers]
+    for command in plan.commands:
+        if command.layer is not None:
+            of_layer[command.layer].append(command)
+    weights, streamed_weights = Counter[int](), Counter[int]()
+    for block in constant_blocks(plan):
+        if block.memory == LocalMemory.WEIGHT.name:
+            for index in block.layers:
+                weights[index] += block.size_bytes
+                streamed_weights[index] += block.size_bytes * block.is_streamed
+    feature_bytes, found, before = _feature_bytes(plan), list[LayerOutline](), 0
+    for index, (layer, own, commands) in enumerate(zip(plan.graph.layers, indices, of_layer, strict=True)):
+        operation, ends, last = plan.operations[index], plan.graph.ends(layer), issues[own[-1]][1]
+        connectivity, partial = operation.connectivity, plan.partial(index)
+        array = sum(issues[number][1] - issues[number][0] + 1 for number in own)
+        bus = sum(bus_beats(plan.config, command.fields) for command in commands)
+        moved = Counter[Opcode]()
+        for command in commands:
+            moved[command.opcode] += bus_bytes(command.fields)
+        outline = LayerOutline(
+            name=layer.name,
+            kind=_kind(plan, layer),
+            operation=layer.describe(*ends),
+            is_depthwise=layer.channel_rule(*ends) is ChannelRule.TIED,
+            commands=tuple(own),
+            macs=layer.macs(plan.graph.tensors[layer.output].shape),
+            cycles=last - before,
+            array_cycles=sum(issue_steps(command.fields) for command in commands if command.queue is Queue.COMPUTE),
+            bus_cycles=bus,
+            bound="bus" if bus > array else "array",
+            fold=operation.fold,
+            at_once=operation.macs_at_once,
+            connections=connectivity.connections,
+            live_connections=connectivity.live_connections,
+            dense_words=connectivity.dense_words,
+            model_words=connectivity.words,
+            words=connectivity.words,
+            dense_cycles=last - before + connectivity.saved_cycles,
+            copied_bytes=operation.written_bytes if layer.is_copy else 0,
+            loaded_bytes=moved[Opcode.LOAD],
+            stored_bytes=moved[Opcode.STORE],
+            weight_bytes=weights[index],
+            streamed_weight_bytes=streamed_weights[index],
+            feature_bytes=feature_bytes[index],
+            in_parts=tuple(sorted(partial)),
+            spilled=tuple(sorted(partial - {*plan.graph.inputs, *plan.graph.outputs})),
+        )
+        found.append(outline)
+        before = last
+    return tuple(found)
+
+
+def _kind(plan: Network, layer: Layer) -> str:
+    """Name a layer's kind, for people."""
+    kind = plan.graph.kind_of(layer)
+    return kind if layer.is_table or layer.table is None else f"{kind}, table"
+
+
+def _feature_bytes(plan: Divided) -> list[int]:
+    """Return the most bytes of the feature memory that are in use during a job of each layer."""
     change = [0] * (len(plan.jobs) + 1)
     for residence in plan.residences:
         change[max(residence.first, 0)] += residence.storage.size_bytes
-        # What stays for the host leaves after the last job.
+        # Tensors for the host leave after the last job.
         change[min(residence.last + 1, len(plan.jobs))] -= residence.storage.size_bytes
     most = [0] * len(plan.graph.layers)
     for job, taken in zip(plan.jobs, itertools.accumulate(change), strict=False):
@@ -109,7 +158,7 @@ def _feature_bytes(plan: Plan) -> list[int]:
     return most
 
 
-# Residences as reports show them: what lies in the feature memory in an inference, and which commands touch it.
+# Placed tensors: the contents of the feature memory in an inference, and the commands that touch each of them.
 
 
 @dataclass(eq=False)
@@ -121,8 +170,8 @@ class _Touched:
     read: list[Command] = field(default_factory=list)
 
 
-def residences_of(plan: Plan) -> list[outline.Residence]:
-    """Every residence of a finished plan that some command touches, in the order of the first job that does."""
+def placed_tensors(plan: Scheduled) -> list[PlacedTensor]:
+    """List every residence that some command touches, in the order of the first job that does."""
     found = [_Touched(residence) for residence in plan.residences]
     _add_computes(plan, found)
     owners = _owners(plan)
@@ -134,14 +183,14 @@ def residences_of(plan: Plan) -> list[outline.Residence]:
     return [_shown(plan, touched, numbers) for touched in found if touched.moved or touched.read]
 
 
-def _add_computes(plan: Plan, found: Sequence[_Touched]) -> None:
+def _add_computes(plan: Scheduled, found: Sequence[_Touched]) -> None:
     """Add the commands of each job to what it writes and to what it reads."""
     latest, begun = _nobody(plan), 0
     for number, (job, commands) in enumerate(zip(plan.jobs, plan.computes, strict=True)):
         while begun < len(found) and found[begun].residence.first <= number:
             latest[_place(found[begun].residence)] = begun
             begun += 1
-        # What is there at one time does not overlap, and residences are in the order of their first job.
+        # Residences of one time do not overlap, and they are in the order of their first job.
         target, *sources = (int(latest[storage.address]) for storage in (job.target, *job.sources))
         here = {owner for owner in (target, *sources) if owner >= 0 and found[owner].residence.last >= number}
         if target in here:
@@ -150,11 +199,11 @@ def _add_computes(plan: Plan, found: Sequence[_Touched]) -> None:
             found[owner].read.extend(commands)
 
 
-def _owners(plan: Plan) -> dict[Command, int]:
-    """Whose bytes each command of the DMA queue moves, of all that lie at an address one after the other.
+def _owners(plan: Scheduled) -> dict[Command, int]:
+    """Number the residence whose bytes each command of the DMA queue moves, of all that use an address in turn.
 
-    What is written is for the first that is still needed, what is stored is of the last that has begun. Both are walked
-    in the order in which residences come to be asked about, so that each of them is taken once.
+    A command that writes serves the first residence that is still needed; one that stores serves the last that has
+    begun. Both walks follow the order of the residences, so that each of them is taken once.
     """
     position = {command: number for number, command in enumerate(plan.commands)}
     moving = [(command, address) for command in plan.commands if (address := _address(command)) is not None]
@@ -185,20 +234,20 @@ def _owners(plan: Plan) -> dict[Command, int]:
     return owners
 
 
-def _nobody(plan: Plan) -> npt.NDArray[np.int64]:
-    """The number of a residence for each byte of the feature memory: of none yet."""
+def _nobody(plan: Network) -> npt.NDArray[np.int64]:
+    """Make an array with the number of a residence for each byte of the feature memory: that of none yet."""
     return np.full(plan.config.memory.feature_bytes, -1)
 
 
 def _place(residence: Residence) -> slice:
-    """Its bytes in the feature memory."""
+    """Return its bytes in the feature memory."""
     storage = residence.storage
     return slice(storage.address, storage.address + storage.size_bytes)
 
 
-def _shown(plan: Plan, touched: _Touched, numbers: Mapping[int, int]) -> outline.Residence:
+def _shown(plan: Placed, touched: _Touched, numbers: Mapping[int, int]) -> PlacedTensor:
     name, storage = touched.residence.tensor, touched.residence.storage
-    return outline.Residence(
+    return PlacedTensor(
         name,
         storage.address,
         storage.size_bytes,
@@ -210,7 +259,7 @@ def _shown(plan: Plan, touched: _Touched, numbers: Mapping[int, int]) -> outline
 
 
 def _address(command: Command) -> int | None:
-    """An address of the feature memory that a command of the DMA queue writes or reads; None where it does not."""
+    """Return an address of the feature memory that a command of the DMA queue writes or reads, None if it does not."""
     if command.opcode is Opcode.STORE:
         return int(command.reads[0])
     fields = command.fields
@@ -218,35 +267,36 @@ def _address(command: Command) -> int | None:
     return int(command.writes[0]) if is_feature else None
 
 
-def outline_of(spread: Spread) -> Outline:
-    """What the compiler has decided, for reports."""
-    cores = tuple(_core(plan) for plan in spread.plans)
+# The whole: of each core, and of the network.
+
+
+def core_outline(plan: Plan) -> CoreOutline:
+    """Outline the commands and the memories of a core."""
+    return CoreOutline(
+        dma=_queue(plan.queue(Queue.DMA)),
+        compute=_queue(plan.queue(Queue.COMPUTE)),
+        blocks=tuple(constant_blocks(plan)),
+        placed=tuple(placed_tensors(plan)),
+    )
+
+
+def network_outline(spread: Spread) -> Outline:
+    """Outline the network as a whole."""
     graph = spread.graph
     return Outline(
-        cores=cores,
         rows=tuple(_rows(spread)),
         notes=tuple(graph.notes),
         transfer_functions=sum(
             table is not None for layer in graph.layers for table in (layer.table, *layer.input_tables)
         ),
-        spilled_bytes=sum(map(_spilled_bytes, spread.plans, cores)),
+        spilled_bytes=sum(map(_spilled_bytes, spread.plans)),
         tried=spread.tried,
     )
 
 
-def _spilled_bytes(plan: Plan, core: CoreOutline) -> int:
-    names = {name for layer in core.layers for name in layer.spilled}
+def _spilled_bytes(plan: Plan) -> int:
+    names = {name for layer in plan.predictions for name in layer.spilled}
     return sum(plan.graph.tensors[name].size_bytes for name in names)
-
-
-def _core(plan: Plan) -> CoreOutline:
-    return CoreOutline(
-        dma=_queue(plan.queue(Queue.DMA)),
-        compute=_queue(plan.queue(Queue.COMPUTE)),
-        layers=tuple(layer_outlines(plan)),
-        blocks=tuple(constant_blocks(plan)),
-        residences=tuple(residences_of(plan)),
-    )
 
 
 def _queue(commands: list[Command]) -> QueueOutline:
@@ -263,7 +313,7 @@ def _index(value: int | None) -> int:
 
 
 def _rows(spread: Spread) -> Iterator[Row]:
-    """The network's operations, with those that the compiler has added, and the executed layers that each one is."""
+    """List the network's operations, with those that the compiler has added, and the executed layers of each."""
     given, executed = spread.given, spread.graph
     planned = [row for row in describe(executed) if row.where == "accelerator"]
     numbers = [{layer.output: number for number, layer in enumerate(plan.graph.layers)} for plan in spread.plans]
@@ -276,7 +326,7 @@ def _rows(spread: Spread) -> Iterator[Row]:
         if layer is None or (layer.is_copy and layer.output not in kept):
             yield Row(row.layer, row.kind, row.where, row.input_shape, row.output_shape, nowhere)
             continue
-        # What a layer is split into ends with the one that has its name.
+        # The parts of a layer that is split end with the one that has its name.
         while True:
             found, own = next(left)
             places = tuple(of_core.get(own.output, NONE) for of_core in numbers)

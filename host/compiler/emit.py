@@ -6,16 +6,16 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ....golden.isa import COMMAND_BYTES, END, LOAD
-from ....golden.memories import LocalMemory
-from ....golden.program.program import CoreProgram, Port, Program, QueueProgram, Queues, SpilledTensor, WrittenTensor
-from ....golden.units import Queue
-from ...graph import Tensor
-from ..layout.placement import ALIGNMENT, aligned
-from ..network import CompileError
-from ..plan import Plan, Spread
-from ..schedule.tokens import observed
-from .outline import outline_of
+from ...golden.isa import COMMAND_BYTES, END, LOAD
+from ...golden.memories import LocalMemory
+from ...golden.program.program import CoreProgram, Port, Program, QueueProgram, Queues, SpilledTensor, WrittenTensor
+from ...golden.units import Queue
+from ..graph import Tensor
+from .layout.placement import ALIGNMENT, aligned
+from .network import CompileError
+from .outline import core_outline, network_outline
+from .plan import Plan, Spread
+from .schedule.tokens import observed
 
 
 def emit(spread: Spread, config_name: str) -> Program:
@@ -34,7 +34,7 @@ def emit(spread: Spread, config_name: str) -> Program:
         config_hash=config.hash,
         config_name=config_name,
         cores=tuple(
-            CoreProgram(prologue, body, plan.predictions, written, spilled)
+            CoreProgram(prologue, body, plan.predictions, written, spilled, core_outline(plan))
             for plan, prologue, body, (written, spilled) in zip(
                 spread.plans, prologues, bodies, _verified(spread), strict=True
             )
@@ -48,7 +48,7 @@ def emit(spread: Spread, config_name: str) -> Program:
         inputs=tuple(_port(spread, graph.tensors[name]) for name in graph.inputs),
         outputs=tuple(_port(spread, graph.tensors[name]) for name in graph.outputs),
         predicted_cycles=spread.predicted_cycles,
-        outline=outline_of(spread),
+        outline=network_outline(spread),
         batch=graph.batch * spread.shares,
         head=graph.head.data,
         tail=graph.tail.data,
@@ -57,7 +57,7 @@ def emit(spread: Spread, config_name: str) -> Program:
 
 
 def check_program(spread: Spread, program: Program) -> None:
-    """What only the encoded program can show: END last, everything within the arena."""
+    """Assert that queues end with END, and that everything lies within the arena."""
     for core in program.cores:
         for queues in (core.prologue, core.body):
             for queue in Queue:
@@ -77,7 +77,7 @@ def check_program(spread: Spread, program: Program) -> None:
 
 
 def _placed(streams: Sequence[Sequence[Sequence[bytes]]], address: int) -> tuple[list[Queues], int]:
-    """The queues of each core, with END after their commands, from an address on; and the address after them."""
+    """Place the queues of each core, with END after their commands, from an address on; give the address after them."""
     queues = []
     for of_core in streams:
         placed = []
@@ -90,7 +90,7 @@ def _placed(streams: Sequence[Sequence[Sequence[bytes]]], address: int) -> tuple
 
 
 def _streamed(spread: Spread) -> bytes:
-    """What is loaded in every inference, of all cores; cores that have the same share it."""
+    """Join the constants that all cores load in every inference; cores with equal ones share them."""
     start = min(plan.streamed_address for plan in spread.plans)
     streamed = bytearray()
     for plan in sorted(spread.plans, key=lambda plan: plan.streamed_address):
@@ -101,7 +101,7 @@ def _streamed(spread: Spread) -> bytes:
 
 
 def _constants(spread: Spread, address: int) -> tuple[bytes, list[list[bytes]]]:
-    """What stays in the local memories, equal images once, from an address on; and the LOADs of each core."""
+    """Join the resident constants, equal images once, from an address on; give the LOADs of each core as well."""
     constants, places = bytearray(), dict[bytes, int]()
     loads = list[list[bytes]]()
     for plan in spread.plans:
@@ -124,7 +124,7 @@ def _port(spread: Spread, tensor: Tensor) -> Port:
 
 
 def _verified(spread: Spread) -> list[tuple[tuple[WrittenTensor, ...], tuple[SpilledTensor, ...]]]:
-    """What verification finds of each core: of tensors of which each part is on some core.
+    """List what verification compares on each core: tensors of which each part is on some core.
 
     A slice may be copied on one core, and on another one not.
     """
@@ -142,7 +142,7 @@ def _verified(spread: Spread) -> list[tuple[tuple[WrittenTensor, ...], tuple[Spi
 
 
 def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
-    """The tensors that are never whole in the feature memory, and that the model has too."""
+    """List the tensors that are never whole in the feature memory, and that the model has too."""
     for name, address in plan.external.items():
         tensor = plan.graph.tensors[name]
         if plan.root(name) not in plan.spans and name not in plan.graph.inputs and tensor.views:
@@ -156,7 +156,7 @@ def _spilled(plan: Plan) -> Iterator[SpilledTensor]:
 
 
 def _written(plan: Plan) -> Iterator[WrittenTensor]:
-    """The tensors that verification compares, each with the last command of its last writer."""
+    """List the tensors that verification compares, each with the last command of its last writer."""
     for name, layer in observed(plan):
         tensor, storage = plan.graph.tensors[name], plan.storages[name]
         excerpt = plan.excerpt_of(name)
@@ -174,9 +174,9 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
         )
 
 
-# Room: whether an inference fits an arena on the chip, and what takes most of it.
+# The arena on the chip: whether an inference fits it, and what takes how much of it.
 
-#: Layers that are named at most.
+#: The most layers that a message names.
 _NAMED = 3
 
 
@@ -186,7 +186,7 @@ def check_room(spread: Spread, program: Program) -> None:
     Raises
     ------
     CompileError
-        With what takes how much, and the layers whose constants come in every inference.
+        If it does not fit; the message says what takes how much, and which layers load constants in every inference.
     """
     room = spread.config.arena.on_chip_bytes
     if not room or program.body_bytes <= room:
@@ -206,7 +206,7 @@ def _parts(spread: Spread, program: Program) -> Iterator[tuple[str, int]]:
 
 
 def _streaming(spread: Spread) -> str:
-    """The layers whose constants are streamed, the first of them by name."""
+    """Name the first layers whose constants are streamed, and count the others."""
     names = dict.fromkeys(
         plan.graph.layers[plan.jobs[arrival.deadline].index].name
         for plan in spread.plans
