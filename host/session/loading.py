@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from ...golden.config import Config
 from ...golden.presets import DEFAULT_PRESET
@@ -106,23 +109,66 @@ class Loaded:
         return describe_model(self.model)
 
     @cached_property
-    def head_session(self) -> onnxruntime.InferenceSession | None:
-        """The head in ONNX Runtime, or None where there is none."""
-        return _open(self.head)
+    def head_part(self) -> HostPart:
+        """The head in ONNX Runtime."""
+        return HostPart("head", self.head)
 
     @cached_property
-    def tail_session(self) -> onnxruntime.InferenceSession | None:
-        """The tail in ONNX Runtime, or None where there is none."""
-        return _open(self.tail)
+    def tail_part(self) -> HostPart:
+        """The tail in ONNX Runtime."""
+        return HostPart("tail", self.tail)
 
 
-def _open(part: Model) -> onnxruntime.InferenceSession | None:
-    if not part:
-        return None
-    # A model without head and tail needs fewer imports.
-    from ..model.executed import open_host_part  # noqa: PLC0415
+class HostPart:
+    """The nodes of a network before or after the accelerator, in ONNX Runtime.
 
-    return open_host_part(part)
+    Parameters
+    ----------
+    name : str
+        Its name in messages.
+    model : Model
+        The nodes; empty if there are none.
+    """
+
+    def __init__(self, name: str, model: Model):
+        self.name = name
+        self._session: onnxruntime.InferenceSession | None = None
+        self._inputs, self._outputs = list[str](), list[str]()
+        if model:
+            # A model without head and tail needs fewer imports.
+            from ..model.executed import open_host_part  # noqa: PLC0415
+
+            self._session = open_host_part(model)
+            # ONNX Runtime takes as long to list the names as some networks take to run.
+            self._inputs = [value.name for value in self._session.get_inputs()]
+            self._outputs = [value.name for value in self._session.get_outputs()]
+
+    def __bool__(self) -> bool:
+        """Whether there are any nodes."""
+        return self._session is not None
+
+    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run the nodes on one sample: their outputs by name.
+
+        Raises
+        ------
+        ValueError
+            If an input is missing.
+        RUNTIME_ERRORS
+            If ONNX Runtime cannot compute them.
+        """
+        if self._session is None:
+            return {}
+        for name in self._inputs:
+            require(self.name, name, values)
+        feeds = {name: values[name] for name in self._inputs}
+        return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
+
+
+def require(reader: str, name: str, values: Iterable[str]) -> None:
+    """Raise ValueError if a tensor that ``reader`` needs is missing."""
+    if name not in values:
+        raise ValueError(f"the {reader} needs {name}, and there is only {', '.join(values)}")
 
 
 #: A model or program of a user: the path of a file, its contents, or an object made of them.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import numpy as np
-import onnxruntime
 from google.protobuf.message import DecodeError
 
 from ...golden.elements import BINARY_BITS, CODE_BITS
@@ -14,9 +12,7 @@ from ...golden.program.program import Port, Program, SpilledTensor, WrittenTenso
 from ..driver.ports import port_dtype
 from ..graph import Graph
 from ..model.runtime import RUNTIME_ERRORS, reason_of
-
-if TYPE_CHECKING:
-    from .loading import Loaded
+from .loading import Loaded, require
 
 # Whether the ONNX models in a program file and the accelerator's ports hand one another what they need.
 
@@ -42,31 +38,15 @@ def check_parts(loaded: Loaded) -> None:
 def _check(loaded: Loaded) -> None:
     program, (inputs, outputs) = loaded.program, loaded.ends
     values = {info.name: np.zeros((1, *info.sample_shape), info.dtype) for info in inputs}
-    values |= _run("head", loaded.head_session, values)
+    values |= loaded.head_part.run(values)
     for port in program.inputs:
-        _find("accelerator", port.name, values)
+        require("accelerator", port.name, values)
         _check_form(port, values[port.name], program.batch)
     for port in program.outputs:
         values[port.name] = np.zeros(_sample_shape(port, program.batch), port_dtype(port))
-    values |= _run("tail", loaded.tail_session, values)
+    values |= loaded.tail_part.run(values)
     for info in outputs:
-        _find("user", info.name, values)
-
-
-def _run(
-    part: str, session: onnxruntime.InferenceSession | None, values: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    if session is None:
-        return {}
-    needed, names = ([value.name for value in end] for end in (session.get_inputs(), session.get_outputs()))
-    for name in needed:
-        _find(part, name, values)
-    return dict(zip(names, session.run(names, {name: values[name] for name in needed}), strict=True))
-
-
-def _find(reader: str, name: str, values: Iterable[str]) -> None:
-    if name not in values:
-        raise ValueError(f"the {reader} needs {name}, and there is only {', '.join(values)}")
+        require("user", info.name, values)
 
 
 def _check_form(port: Port, array: np.ndarray, batch: int) -> None:

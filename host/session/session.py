@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +17,7 @@ from ..files.configuration import find_config
 from ..files.terminal import Progress, silent
 from ..model.arrays import TensorInfo, check_feeds, sample_count
 from ..program import SpreadBy
-from .loading import Given, load
-
-if TYPE_CHECKING:
-    import onnxruntime
+from .loading import Given, HostPart, load
 
 
 class InferenceSession:
@@ -91,7 +87,7 @@ class InferenceSession:
         self._progress = progress
         self._mixing: str | None = None
         self._inputs, self._outputs = self.loaded.ends
-        self._head, self._tail = (_HostPart(part) for part in (self.loaded.head_session, self.loaded.tail_session))
+        self._head, self._tail = self.loaded.head_part, self.loaded.tail_part
         self.backend = kind(
             self.program, self.config, graph=lambda: self.loaded.graph, transport=transport, progress=progress
         )
@@ -209,7 +205,7 @@ class InferenceSession:
 
         ``feeds`` are at most :attr:`batch` samples; the last one is repeated in place of missing ones.
         """
-        samples = [sample | self._head.run(sample) for sample in single_samples(feeds)]
+        samples = [sample | _run(self._head, sample) for sample in single_samples(feeds)]
         samples += samples[-1:] * (self.batch - len(samples))
         return [np.concatenate([sample[port.name] for sample in samples]) for port in self.program.inputs]
 
@@ -222,7 +218,7 @@ class InferenceSession:
         samples = []
         for index, sample in enumerate(single_samples(feeds)):
             values = {name: arrays[index] for name, arrays in split.items()}
-            samples.append(values | self._tail.run({**sample, **values}))
+            samples.append(values | _run(self._tail, {**sample, **values}))
         return {info.name: np.concatenate([sample[info.name] for sample in samples]) for info in self._outputs}
 
 
@@ -231,26 +227,15 @@ def single_samples(feeds: Mapping[str, np.ndarray]) -> list[dict[str, np.ndarray
     return [{name: array[index : index + 1] for name, array in feeds.items()} for index in range(sample_count(feeds))]
 
 
-class _HostPart:
-    """What runs on the host, before or after the accelerator; None where there is nothing."""
+def _run(part: HostPart, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run the head or the tail on one sample; raise ValueError if ONNX Runtime cannot compute it."""
+    if not part:
+        return {}
+    # Where there are nodes, it is imported already.
+    from ..model.runtime import RUNTIME_ERRORS, reason_of  # noqa: PLC0415
 
-    def __init__(self, session: onnxruntime.InferenceSession | None):
-        self._session = session
-        # Asked for once: it takes as long as some networks do.
-        self._inputs = [] if session is None else [value.name for value in session.get_inputs()]
-        self._outputs = [] if session is None else [value.name for value in session.get_outputs()]
-
-    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        if self._session is None:
-            return {}
-        # Where there is a session, it is imported already.
-        from ..model.runtime import RUNTIME_ERRORS, reason_of  # noqa: PLC0415
-
-        feeds = {name: values[name] for name in self._inputs}
-        try:
-            return dict(zip(self._outputs, self._session.run(self._outputs, feeds), strict=True))
-        except RUNTIME_ERRORS as error:
-            message = (
-                f"what runs on the host must be defined for every input, and is not for this one: {reason_of(error)}"
-            )
-            raise ValueError(message) from error
+    try:
+        return part.run(values)
+    except RUNTIME_ERRORS as error:
+        message = f"what runs on the host must be defined for every input, and is not for this one: {reason_of(error)}"
+        raise ValueError(message) from error
