@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -266,9 +266,9 @@ class Outgoing:
     storage: Storage
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Residence:
-    """A tensor, or a part of one, in the feature memory.
+    """A tensor, or a part of one, in the feature memory, and the jobs for which it is there.
 
     Attributes
     ----------
@@ -276,11 +276,11 @@ class Residence:
     storage : Storage
     first, last : int
         The first and the last job that touches it.
-    arrivals : list of Incoming
-        Empty if the tensor is computed.
     border : int
         The first job that reads its border.
-    departures : list of Outgoing
+    arrivals : tuple of Incoming
+        Empty if the tensor is computed.
+    departures : tuple of Outgoing
         Empty if nothing of it is needed in external memory.
     """
 
@@ -288,9 +288,9 @@ class Residence:
     storage: Storage
     first: int
     last: int
-    arrivals: list[Incoming] = field(default_factory=list)
-    border: int = 0
-    departures: list[Outgoing] = field(default_factory=list)
+    border: int
+    arrivals: tuple[Incoming, ...] = ()
+    departures: tuple[Outgoing, ...] = ()
 
 
 # Units: how a program counts what lies in the memories, and one numbering of all of it, for synchronisation.

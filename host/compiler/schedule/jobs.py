@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ....golden.timing.overheads import OVERHEADS
 from ..layout.borders import load_estimate
@@ -64,34 +63,24 @@ def plan_jobs(plan: Segmented) -> Divided:
 
     A first layer that may begin before its whole input is there has one for each group of rows, if its constants stay.
     """
-    work = _Work([], [])
+    jobs, residences = list[Job](), list[Residence]()
     for index in range(len(plan.graph.layers)):
         if index in plan.cuts:
-            _cut_jobs(plan, index, work)
+            cut, parts = _cut_jobs(plan, index, len(jobs))
+            jobs += cut
+            residences += parts
         else:
-            work.jobs.extend(_whole_jobs(plan, index))
+            jobs += _whole_jobs(plan, index)
     numbers: list[list[int]] = [[] for _ in plan.graph.layers]
-    for number, job in enumerate(work.jobs):
+    for number, job in enumerate(jobs):
         numbers[job.index].append(number)
     readers, writers = plan.readers, plan.writers
     leaving = {*map(plan.root, plan.graph.outputs), *plan.matrices}
     for name in plan.spans:
-        residence = _residence(plan, name, readers.get(name, []), work.jobs, numbers)
-        # An input lies in external memory already.
-        if name in writers:
-            is_whole = name in leaving or any(index > plan.spans[name][1] for index in readers.get(name, ()))
-            residence.departures = [*_departing(plan, name, writers[name], work.jobs, numbers, is_whole=is_whole)]
-        work.residences.append(residence)
-    residences = sorted(work.residences, key=lambda residence: residence.first)
-    return Divided.of(plan, jobs=tuple(work.jobs), residences=tuple(residences))
-
-
-@dataclass(frozen=True)
-class _Work:
-    """The jobs so far, and what lies in the feature memory for them."""
-
-    jobs: list[Job]
-    residences: list[Residence]
+        own = readers.get(name, []), writers.get(name, [])
+        residences.append(_residence(plan, name, *own, jobs, numbers, leaves=name in leaving))
+    residences.sort(key=lambda residence: residence.first)
+    return Divided.of(plan, jobs=tuple(jobs), residences=tuple(residences))
 
 
 def check_jobs(plan: Divided) -> None:
@@ -129,36 +118,39 @@ def _whole_jobs(plan: Segmented, index: int) -> list[Job]:
     ]
 
 
-def _cut_jobs(plan: Segmented, index: int, work: _Work) -> None:
+def _cut_jobs(plan: Segmented, index: int, first: int) -> tuple[list[Job], list[Residence]]:
+    """Cut a layer whose tensors are not all whole: its jobs, numbered from ``first`` on, and the parts in buffers."""
     layer, (cut, buffers), partial = plan.graph.layers[index], plan.cuts[index], plan.partial(index)
     geometry = Geometry(plan, index, cut, partial)
-    here: dict[str, Residence] = {}
-    used = dict.fromkeys(partial, 0)
+    jobs, residences = list[Job](), list[Residence]()
+    #: The residence of the latest part of each tensor, and the buffers used so far.
+    here, used = dict[str, int](), dict.fromkeys(partial, 0)
 
-    def occupy(name: str, storage: Storage) -> Residence:
-        """Put a part into the next buffer, unless it is there."""
-        address = buffers[name][used[name] % len(buffers[name])]
-        job = len(work.jobs)
-        here[name] = Residence(name, dataclasses.replace(storage, address=address), job, job, border=job)
-        used[name] += 1
-        work.residences.append(here[name])
-        return here[name]
+    def occupy(name: str, storage: Storage, *, arrives: bool) -> None:
+        """Put a part into the next buffer."""
+        job, address = first + len(jobs), buffers[name][used[name] % len(buffers[name])]
+        placed = dataclasses.replace(storage, address=address)
+        arrivals = (Incoming(job, placed, storage.rows),) if arrives else ()
+        here[name], used[name] = len(residences), used[name] + 1
+        residences.append(Residence(name, placed, job, job, job, arrivals))
 
     for tiles, rows, columns in itertools.product(geometry.tiles, geometry.rows, geometry.columns):
         sources, target = geometry.storages_of(rows, columns, tiles)
         for name, storage in dict(zip(layer.fetched, sources, strict=True)).items():
-            if name in partial and not (name in here and _same_place(here[name].storage, storage)):
-                residence = occupy(name, storage)
-                residence.arrivals.append(Incoming(len(work.jobs), residence.storage, storage.rows))
+            if name in partial and not (name in here and _same_place(residences[here[name]].storage, storage)):
+                occupy(name, storage, arrives=True)
         if layer.output in partial:
-            occupy(layer.output, target)
-        sources = tuple(here[name].storage if name in partial else plan.storages[name] for name in layer.fetched)
-        target = here[layer.output].storage if layer.output in partial else target
-        work.jobs.extend(Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles))
-        for residence in here.values():
-            residence.last = len(work.jobs) - 1
-        if layer.output in partial:
-            here[layer.output].departures = [Outgoing(len(work.jobs) - 1, here[layer.output].storage)]
+            occupy(layer.output, target, arrives=False)
+            target = residences[here[layer.output]].storage
+        sources = tuple(
+            residences[here[name]].storage if name in partial else plan.storages[name] for name in layer.fetched
+        )
+        jobs.extend(Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles))
+        last = first + len(jobs) - 1
+        for name, number in here.items():
+            departures = (Outgoing(last, target),) if name == layer.output else ()
+            residences[number] = dataclasses.replace(residences[number], last=last, departures=departures)
+    return jobs, residences
 
 
 def _same_place(one: Storage, other: Storage) -> bool:
@@ -166,22 +158,51 @@ def _same_place(one: Storage, other: Storage) -> bool:
 
 
 def _residence(
-    plan: Segmented, name: str, readers: list[int], jobs: Sequence[Job], numbers: list[list[int]]
+    plan: Segmented,
+    name: str,
+    readers: list[int],
+    writers: list[int],
+    jobs: Sequence[Job],
+    numbers: list[list[int]],
+    *,
+    leaves: bool,
 ) -> Residence:
-    """Of a tensor that is whole in the feature memory for some layers, which ``readers`` read; ``numbers`` are those of
-    each layer's jobs."""
+    """Make the residence of a tensor that is whole in the feature memory for some layers.
+
+    Parameters
+    ----------
+    plan : Segmented
+    name : str
+        Name of the tensor.
+    readers, writers : list of int
+        The layers that read and write it.
+    jobs : sequence of Job
+    numbers : list of list of int
+        The numbers of each layer's jobs.
+    leaves : bool
+        Whether external memory has to hold all of it at the end.
+    """
     storage, (born, end) = plan.storages[name], plan.spans[name]
     near = [index for index in readers if index <= end]
     last = -1 if end < 0 else numbers[end][-1] if end < len(numbers) else len(jobs)
-    residence = Residence(
-        name, storage, -1 if born < 0 else numbers[born][0], last, border=numbers[near[0]][0] if near else len(jobs)
-    )
-    if born < 0:
-        unread = [Incoming(len(jobs), storage, storage.rows)]
-        residence.arrivals = _arrivals(plan, name, jobs, numbers[near[0]]) if near else unread
+    if born >= 0:
+        arrivals = [*_exchanged(plan, name, near, numbers)]
+    elif near:
+        arrivals = _arrivals(plan, name, jobs, numbers[near[0]])
     else:
-        residence.arrivals = [*_exchanged(plan, name, near, numbers)]
-    return residence
+        arrivals = [Incoming(len(jobs), storage, storage.rows)]
+    # An input, which no layer writes, lies in external memory already.
+    is_whole = leaves or any(index > end for index in readers)
+    departures = _departing(plan, name, writers, jobs, numbers, is_whole=is_whole) if writers else ()
+    return Residence(
+        name,
+        storage,
+        first=-1 if born < 0 else numbers[born][0],
+        last=last,
+        border=numbers[near[0]][0] if near else len(jobs),
+        arrivals=tuple(arrivals),
+        departures=tuple(departures),
+    )
 
 
 def _departing(
