@@ -1,4 +1,4 @@
-"""The compute unit: windows, feature memory, engines, results, finishing, write back."""
+"""The compute unit: issue of windows, feature memory, engines, results, epilogue, write-back."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = [
 ]
 
 
-# What must never happen in the compute unit, asserted in every simulation.
+# Assertions on the compute unit, which every simulation checks.
 
 
 def check_engines(m: Module, checks: Assertions, engines: Sequence[EngineComponent], halt: Signal) -> None:
-    """One engine gives results at a time, and none after another one's first word, which chooses its results; narrow
-    results are narrow, and bursts have no pauses."""
+    """Assert that one engine gives results at a time, and none after the first word of another engine, which selects
+    that engine's results; that narrow results are narrow; and that bursts have no pauses."""
     if not checks.wanted:
         return
     valid = Cat(engine.result.valid for engine in engines)
@@ -68,7 +68,7 @@ def check_engines(m: Module, checks: Assertions, engines: Sequence[EngineCompone
 
 
 def check_commands(m: Module, checks: Assertions, windows: Windows, completed: Signal) -> None:
-    """A command that waits reads nothing before earlier ones have written it."""
+    """Assert that a command that waits reads nothing before earlier commands have written it."""
     if not checks.wanted:
         return
     # The last write may come a cycle after the issue of a step that reads it: see FeatureMemory.
@@ -89,17 +89,17 @@ class Compute(wiring.Component):
     Members
     -------
     command, done, error, halt, progress
-        As every unit has them, see ``docs/architecture.md``.
+        The members of every unit, see ``docs/architecture.md``.
     feature_write : In(stream of feature writes)
-        Of LOAD and FILL; waits for write back.
+        Writes of LOAD and FILL; they wait for write-back.
     local_write : In(local write)
-        Of LOAD, to the other memories.
+        Writes of LOAD to the other memories.
     store_read : In(stream of addresses), store_word : Out(valid, data)
-        Of STORE: takes the cycles in which no step is read; words come in order, a fixed time later.
+        Reads of STORE, in cycles in which no step reads; words come in order, a fixed time later.
     issued, stalled : Out(1)
         For the performance counters.
     first, last : Out(1)
-        The first, the last step of a command is issued.
+        The first or the last step of a command is issued.
     """
 
     def __init__(self, config: Config):
@@ -181,11 +181,12 @@ class Compute(wiring.Component):
 
     @property
     def _finish_latency(self) -> int:
-        """From an engine's result to where it may be read, both as their issues see it."""
+        """Cycles from an engine's result until a step may read it, in terms of the steps' issue."""
         return RESULTS_LATENCY + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY
 
     def _sleeper(self, m: Module, platform: object, engine: EngineComponent) -> Elaboratable:
-        """The engine, which in a simulation sleeps while it is not selected and nothing is written to its memory."""
+        """Return the engine, whose clock a simulation stops while it is not selected and nothing is written to its
+        memory."""
         if not engine.sleeps:
             return engine
         used = engine.selected.as_value().any()
@@ -198,15 +199,16 @@ class Compute(wiring.Component):
         return sleep.of(engine)
 
     def _landing_latency(self, engines: list[EngineComponent]) -> dict[Engine, int]:
-        """For each engine, from the issue of a window's last step to two cycles before its result may be read."""
+        """Return, for each engine, the cycles from the issue of a window's last step to two cycles before a step may
+        read its result."""
         after = self._finish_latency - 3
         return {
             code: FETCH_LATENCY + latency + after for engine in engines for code, latency in engine.latencies.items()
         }
 
     def _elaborate_fetch(self, m: Module, windows: Windows, features: FeatureMemory, weights: WeightMemory) -> None:
-        """Steps read first, STORE in between; words and weights meet at the engines."""
-        # So that a step does not have to stop STORE in the same cycle.
+        """Read the words of steps, and of STORE in cycles without one, and align words and weights at the engines."""
+        # With a buffer, a step need not stop STORE in the same cycle.
         m.submodules.store_reads = store_reads = Buffer(self.store_read.payload.shape())
         wiring.connect(m, wiring.flipped(self.store_read), store_reads.input)
         store_read, store_taken = store_reads.output, Signal()
@@ -233,7 +235,7 @@ class Compute(wiring.Component):
         code = delay(m, windows.engine, FETCH_LATENCY - 1, name="engine")
 
         def is_of(codes: Iterable[Engine], name: str, steps: Value | int = 1) -> Value:
-            """Whose step it is, from a register: that leads to each lane."""
+            """Return whether a step is one of these engines, from a register, as the bit leads to each lane."""
             return delay(m, Cat(code == own for own in codes).any() & steps, 1, name=f"is_of_{name}")
 
         for engine in engines:
@@ -256,7 +258,7 @@ class Compute(wiring.Component):
         connect_multipliers(m, engines, self.config.array.lanes)
 
     def _select(self, m: Module, windows: Windows, engine: EngineComponent) -> None:
-        """Select an engine long before its first word, and until others begin, which wait for it."""
+        """Select an engine long before its first word, and until another engine begins, which waits for its results."""
         for code in engine.latencies:
             name = specification_of(code).name
             selected = Signal(name=f"selected_{name}")
@@ -267,7 +269,7 @@ class Compute(wiring.Component):
     def _elaborate_results(
         self, m: Module, engines: list[EngineComponent], results: Results, finishing: Finishing, write_back: WriteBack
     ) -> None:
-        """From the result of the selected engine to codes that are written."""
+        """Connect the result of the selected engine with the epilogue, and the codes with write-back."""
         m.submodules.result_choice = choice = ResultChoice(self.config, [engine.is_narrow for engine in engines])
         m.d.comb += [
             choice.steps.eq(Cat(engine.step.valid for engine in engines)),
@@ -282,7 +284,7 @@ class Compute(wiring.Component):
             m.d.comb += write_back.whole_codes.eq(finishing.whole_codes)
 
     def _elaborate_local_writes(self, m: Module, ports: dict[LocalMemory, wiring.PureInterface]) -> None:
-        """Each write to its memory: from one memory to the next, so that no wire has to reach all of them."""
+        """Pass each write on from one memory to the next, so that no wire has to reach all of them."""
         local = self.local_write
         for code, port in ports.items():
             local = delay(m, local, 1, name=f"{code.name.lower()}_write")

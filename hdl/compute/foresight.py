@@ -1,4 +1,4 @@
-"""The gate of the issue: steps go on only when nothing after them can overflow and what they read has landed."""
+"""The issue gate: a step is issued only when nothing behind it can overflow and its operands have been written back."""
 
 from functools import reduce
 from operator import add
@@ -19,19 +19,18 @@ from ..parts.pipeline import Assertions, delay
 
 __all__ = ["Foresight", "foreseen_layout", "foreseen_limit", "window_work"]
 
-#: Of engines whose windows have one result.
+#: The backlog limit of engines whose windows have one result.
 _SINGLE_LIMIT = RESULT_WINDOWS - 1
 
 
 def foreseen_layout(config: Config) -> StructLayout:
-    """What the gate wants to know of a step.
+    """Return the layout of a step at the issue gate.
 
-    ``counts``: it is the step of a window that counts, the last one, of a burst the first. On the window's results
-    :class:`~lutterfly.hdl.results.results.Results` is busy for so many cycles (``work``): one for each group, and one
-    more where a command begins.
-    ``waits``: not before every earlier result can be read. ``changes``, where engines hand over: not before every
-    earlier result has left its engine and the result FIFO. ``limit``, where engines have limits of their own: see
-    :func:`foreseen_limit`.
+    ``counts`` is set for one step of each window, the last one, or in a burst the first. ``work`` is the number of
+    cycles that :class:`~lutterfly.hdl.results.results.Results` is busy with the window's results: one for each group,
+    and one more where a command begins. ``waits`` holds the step until every earlier result can be read. ``changes``,
+    where engines overlap, holds it until every earlier result has left its engine and the result FIFO. ``limit``, where
+    engines have limits of their own, is that of :func:`foreseen_limit`.
     """
     work, changes = range(_most_groups(config) + 2), {"changes": 1} if config.hands_over else {}
     engine = field_shape(isa.COMPUTE, "engine")
@@ -44,7 +43,7 @@ def _own_limits(config: Config) -> list[int]:
 
 
 def foreseen_limit(engine: Value, config: Config) -> Value:
-    """Which of the limits an engine's backlog has that are not those of engines with one result: a bit for each."""
+    """Return a bit for each backlog limit other than that of engines with one result: whether it is the engine's."""
     of_limit = {
         limit: [c for c in config.engines if backlog_limit(config, c) == limit] for limit in _own_limits(config)
     }
@@ -58,7 +57,7 @@ def window_work(m: Module, command: data.View, last_tile: Value, begins: Value, 
     """
     lanes = Mux(last_tile, command.last_lanes, command.lanes)
     lane_bits, all_bits = ceil_log2(config.array.requant_lanes), ceil_log2(config.array.lanes)
-    # As one sum.
+    # One adder computes both.
     work = (lanes + Cat(Const((1 << lane_bits) - 1, lane_bits), begins)) >> lane_bits
     if has_whole_finish(config):
         whole_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
@@ -73,14 +72,14 @@ def window_work(m: Module, command: data.View, last_tile: Value, begins: Value, 
 
 
 def _further_groups(lanes: Value, command: data.View, config: Config) -> Value:
-    """The groups of all results of a window but the first one. A multiplier would be far away."""
+    """Return the groups of all results of a window but the first one, as a sum: a multiplier would be far away."""
     lane_bits, further = ceil_log2(config.array.requant_lanes), further_results(command, config)
     groups = (lanes + (1 << lane_bits) - 1) >> lane_bits
     return reduce(add, (Mux(bit, groups << place, 0) for place, bit in enumerate(further)))
 
 
 def _most_groups(config: Config) -> int:
-    """Groups of the results of a window, at most."""
+    """Return the greatest number of groups of a window's results."""
     results = max(window_results(config, code) for code in config.engines)
     return results * config.array.lanes // config.array.requant_lanes
 
@@ -88,13 +87,14 @@ def _most_groups(config: Config) -> int:
 class Foresight(wiring.Component):
     """Let steps pass, one each cycle, or hold them back.
 
-    Nothing after the issue can stall. Two counters foresee what happens there: ``backlog``, the cycles that the
-    results of all windows so far take at most, holds the last step of a window back while its result could overflow the
-    result FIFO, and the first step of a burst, after which nothing can be held; ``landing``, the cycles until the last
-    result can be read, holds the first step of a dependent command back. Where engines hand over, a command of another
-    engine, or of bursts, is held back until ``landing`` is what every result takes from the result FIFO on. That none
-    of this is ever too small, whatever the commands, is proved in ``test_proof_foresight.py``; that the steps tell what
-    they should, and that nothing comes between those of a burst, in ``test_proof_windows.py``.
+    Nothing after the issue can stall, so two counters predict the occupancy there. ``backlog`` is an upper bound of the
+    cycles that the results of all windows so far still take; it holds the last step of a window back while its result
+    could overflow the result FIFO, and in a burst, which cannot be interrupted, the first step. ``landing`` is the
+    number of cycles until the last result can be read; it holds the first step of a dependent command back. Where
+    engines overlap, a command of another engine, or of bursts, is held back until ``landing`` is what every result
+    takes behind the result FIFO. ``test_proof_foresight.py`` proves that neither counter is ever too small, for any
+    commands; ``test_proof_windows.py`` proves that steps carry the right fields, and that nothing comes between those
+    of a burst.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class Foresight(wiring.Component):
         Cycles from the last issue of a window with one group (the first one of a burst), when nothing waits, to two
         before the first issue that may read its result.
     finish_latency : int
-        How many of these come after the engine.
+        The part of these cycles that comes after the engine.
 
     Members
     -------
@@ -146,8 +146,8 @@ class Foresight(wiring.Component):
             *(above.eq(Mux(counted, more > limit, working > limit)) for limit, above in full.items()),
         ]
 
-        # A cycle after the step that counts, its engine's latency is added to what waits then: its last group leaves
-        # the requantiser when all of that has been worked off.
+        # A cycle after the step that counts, `landing` becomes its engine's latency plus the backlog then: the window's
+        # last group leaves the requantiser when the backlog has been worked off.
         latencies = {engine: self.landing_latency[engine] for engine in self.config.engines}
         ended, engine = Signal(), Signal.like(step.engine, reset_less=True)
         landing = Signal(range(max(latencies.values()) + most + 1))

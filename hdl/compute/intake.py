@@ -1,4 +1,4 @@
-"""The next COMPUTE command: checked, and its first steps worked out, before it is taken."""
+"""The next COMPUTE command is checked, and its first steps are computed, before it is taken."""
 
 from functools import reduce
 from operator import and_, or_
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 
-# A step within a window, and the one after it.
+# The step within a window, and its successor.
 
 
 class Position(data.Struct):
@@ -57,11 +57,11 @@ def follow(position: data.View, command: data.View, config: Config) -> list:
 
 
 def _takes_weight(command: data.View, steps: Value, config: Config) -> Value:
-    """Whether the first of the last ``steps`` steps of a window takes a weight word, if its engine takes any."""
+    """Return whether the first of the last ``steps`` steps of a window takes a weight word, if its engine takes any."""
     conditions = [
         (command.engine != engine) | (steps <= EngineCommand(command, engine)[words])
         for engine in config.engines
-        # As many as there are steps: all of them.
+        # If as many steps take a weight as there are, all of them do.
         if (words := specification_of(engine).issue.weight_words) not in (None, "steps")
     ]
     return reduce(and_, conditions) if conditions else Const(1)
@@ -71,13 +71,13 @@ _COMMAND = command_shape(isa.COMPUTE)
 
 
 def is_burst(engine: Value, config: Config) -> Value:
-    """Whether the steps of an engine's windows come one after the other, as one bit."""
+    """Return whether the steps of an engine's windows come without a pause, as one bit."""
     engines = [code for code in config.engines if specification_of(code).issue.is_burst]
     return reduce(or_, (engine == code for code in engines), Const(0))
 
 
 class Intake(wiring.Component):
-    """Hold the next command; check its counts and work out its positions, two cycles before it may be taken.
+    """Hold the next command; check its counts and compute its positions, two cycles before it may be taken.
 
     Parameters
     ----------
@@ -87,23 +87,23 @@ class Intake(wiring.Component):
     -------
     command : In(stream of COMPUTE)
     last_engine : In(4)
-        Of the command before.
+        The engine of the command before.
     last_further : In
-        How many results its windows have beside the first one, where there are engines with several.
+        The number of further results of that command's windows, where there are engines with several.
     take : In(1)
         Take the command that is ``ready``; one that is ``illegal`` stays.
     offered : Out(COMPUTE)
     ready, illegal : Out(1)
-        It has been checked.
+        The command has been checked.
     comes : Out(1)
-        It is ``ready`` in the next cycle, if it is not taken in this one.
+        The command is ``ready`` in the next cycle, unless it is taken in this one.
     waits : Out(1)
-        It has to wait for every earlier result.
-    changes : Out(1), where engines hand over
-        It has to wait until every earlier result has left its engine and the result FIFO: the engine is another one, or
-        a result of the command before could still come when the first one of this command does.
+        The command has to wait for every earlier result.
+    changes : Out(1), where engines overlap
+        The command has to wait until every earlier result has left its engine and the result FIFO: its engine is
+        another one, or a result of the command before could still come when its own first result does.
     beginning, continuation : Out(Position)
-        The first step of its inner loops' first windows, and of the windows after.
+        The first step of the first window of its inner loops, and of the windows after that.
     """
 
     def __init__(self, config: Config):
@@ -140,7 +140,7 @@ class Intake(wiring.Component):
         waits_for, changes = command.after, command.engine != self.last_engine
         if most_further(self.config):
             changes |= comes_too_early(command.steps, self.last_further)
-        # The settings of a burst stay beside all its words: what comes next is like another engine's.
+        # The settings of a burst are stable beside all its words, so that a next command waits as for another engine.
         is_of_burst = is_burst(command.engine, self.config)
         if self.config.hands_over:
             later = Signal(reset_less=True, name="next_changes")
@@ -170,7 +170,7 @@ class Intake(wiring.Component):
         return m
 
     def _conditions(self, m: Module, command: data.View) -> tuple[Value, ...]:
-        """What a legal command fulfils."""
+        """Return the conditions that a legal command fulfils."""
         limit = self.config.array.lanes
         for engine in self.engines:
             if engine.most_results(self.config) != self.config.array.lanes:

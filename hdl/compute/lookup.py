@@ -1,4 +1,4 @@
-"""From a step that is issued to its address: the step's list entry, added to the window's base."""
+"""Address lookup: the address of an issued step is its entry of the step list, added to the window's base."""
 
 from functools import reduce
 from operator import or_
@@ -20,7 +20,7 @@ from .foresight import foreseen_layout
 
 __all__ = ["ISSUE_LATENCY", "Lookup", "issued_layout", "lookup_members"]
 
-#: From the cycle in which a step is issued to the one in which its address is out: list, add.
+#: Cycles from the issue of a step to its address: read the list, add.
 ISSUE_LATENCY = RAM_LATENCY + 1
 
 _COMMAND = command_shape(isa.COMPUTE)
@@ -28,7 +28,7 @@ _FLAG_BITS = 2
 
 
 def issued_layout(config: Config) -> data.StructLayout:
-    """A step on its way to the issue, and when it is issued."""
+    """Return the layout of a step on its way to the issue, and when it is issued."""
     return data.StructLayout(
         {
             "foreseen": foreseen_layout(config),
@@ -44,7 +44,8 @@ def issued_layout(config: Config) -> data.StructLayout:
 
 
 def lookup_members(config: Config) -> dict[str, wiring.Member]:
-    """The port of the step lists, and what becomes of a step: those of :class:`.windows.Windows` as well."""
+    """Return the write port of the step lists and the outputs of a step, which :class:`.windows.Windows` has as
+    well."""
     return {
         "list_write": Out(
             memory.WritePort.Signature(addr_width=ceil_log2(config.memory.list_entries), shape=8 * isa.LIST_ENTRY_BYTES)
@@ -74,7 +75,7 @@ class Lookup(wiring.Component):
     list_write, step, engine, engine_valid, address, weight, reads
         See :class:`.windows.Windows`.
     problem : Out(ErrorReport)
-        The address lies beyond the feature memory, or the weight word beyond the weight memory: in their cycle.
+        The address lies beyond the feature memory, or the weight word beyond the weight memory; in the cycle of both.
     """
 
     def __init__(self, config: Config):
@@ -135,11 +136,11 @@ class Lookup(wiring.Component):
 
     @property
     def _has_counts(self) -> bool:
-        """Whether entries say how many bytes of a word count."""
+        """Return whether list entries hold the number of bytes of a word that count."""
         return "keeps" in self.step.shape().members
 
     def _elaborate_list(self, m: Module) -> Ram:
-        """The step lists: of each entry offset, flags and perhaps the count."""
+        """Add the memory of the step lists, whose entries have an offset, flags and perhaps a count of bytes."""
         written = self.list_write.data
         count_bits = ceil_log2(self.config.array.lanes) if self._has_counts else 0
         counts = written[isa.LIST_COUNT_LSB : isa.LIST_COUNT_LSB + count_bits]
@@ -153,13 +154,14 @@ class Lookup(wiring.Component):
         return lists
 
     def _keeps(self, engine: Value, count: Value) -> Value:
-        """The bytes of a word that count: so many, or all."""
+        """Return a bit for each byte of a word that counts: the first ``count`` ones, or all."""
         masks = reduce(or_, (engine == own.engine for own in self.engines if own.issue.masks_words))
         lanes = range(self.config.array.lanes)
         return Cat(~masks | (count == 0) | (count > lane) for lane in lanes)
 
     def _reads(self, m: Module, step: data.View, valid: Signal, clear: Value) -> Value:
-        """Whether a step reads its word, in the cycle before its address: not after ``read_steps`` of a window."""
+        """Return whether a step reads its word, in the cycle before its address: the first ``read_steps`` of a window
+        do."""
         reads: Value = Const(1)
         for engine in self.engines:
             if engine.issue.read_steps:

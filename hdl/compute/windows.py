@@ -1,4 +1,4 @@
-"""Issue: walk the windows of COMPUTE commands, one step per cycle, from the step lists."""
+"""The issue walks the windows of COMPUTE commands, one step per cycle, along the step lists."""
 
 from __future__ import annotations
 
@@ -27,23 +27,22 @@ _COMMAND = command_shape(isa.COMPUTE)
 
 
 class _WalkState(NamedTuple):
-    """The step at which the walk of a command is."""
+    """The present step of the walk of a command."""
 
-    #: It is walked in this cycle.
+    #: Whether it is walked in this cycle.
     walk: Signal
     position: data.View
-    #: It is the first one of its command.
+    #: Whether it is the first step of its command.
     first: Signal
-    #: It is of its command's first window.
+    #: Whether it belongs to the first window of its command.
     first_window: Signal
 
 
 class Windows(wiring.Component):
     """Issue one step per cycle: an address, a weight word and flags, ``ISSUE_LATENCY`` cycles later.
 
-    A walker finds the steps and runs ahead of the issue, where :class:`.foresight.Foresight` lets them
-    pass. Two commands that are not dependent follow with one cycle between. Golden twin:
-    :mod:`lutterfly.golden.numerics.windows`.
+    A walker finds the steps ahead of the issue, where :class:`.foresight.Foresight` is the gate. Two commands that are
+    not dependent follow each other with one cycle between. Golden model: :mod:`lutterfly.golden.numerics.windows`.
 
     Parameters
     ----------
@@ -56,15 +55,15 @@ class Windows(wiring.Component):
     -------
     command : In(stream of COMPUTE)
     context : Out(stream of COMPUTE)
-        Each command again, before its first step is issued, for the other end of the pipeline.
+        Each command again, before its first step is issued, for the end of the pipeline.
     halt : In(1)
-        Give no step, and a cycle later issue none.
+        Give no step; issue none from the next cycle on.
     list_write : Out(memory.WritePort.Signature)
         Entries of the step lists.
     step : Out(step_layout), engine : Out(4), address : Out(24), weight : Out
-        One step: what its command says, its activation word's feature address and its weight word.
+        One step: fields of its command, the feature address of its activation word and the address of its weight word.
     engine_valid, reads : Out(1)
-        ``engine`` is a step's, ``address`` that of one which reads it, even beyond a memory; registered.
+        ``engine`` is valid, and a step reads ``address``, even beyond a memory; registered.
     first, last : Out(1)
         The first, the last step of a command is issued.
     dependent : Out(1)
@@ -104,7 +103,7 @@ class Windows(wiring.Component):
         m.submodules.lookup = lookup = Lookup(self.config)
         wiring.connect(m, wiring.flipped(self.command), intake.command)
         active, command = Signal(), Signal(_COMMAND, reset_less=True)
-        # A register, and another one of the complement: it moves more than there is beside one.
+        # The signal drives more logic than is near one register; so its complement has a register as well.
         take, leaves = Signal(), Signal(init=1)
         m.d.comb += [
             intake.last_engine.eq(command.engine),
@@ -117,13 +116,13 @@ class Windows(wiring.Component):
         with m.If(take):
             m.d.sync += command.eq(intake.offered)
         state, goes_on = self._elaborate_walk(m, command, active, take)
-        # In the next cycle. Only what is taken takes room for a context.
+        # Whether the next cycle takes a command. Only a command that is taken occupies an entry of the contexts.
         takes = intake.comes & ~take & self.context.ready & ~goes_on
         m.d.sync += [take.eq(takes), leaves.eq(~takes)]
         self._elaborate_push(m, command, self._elaborate_found(m, take, state), state)
 
         step, issue = lookahead.output, Signal()
-        # What is issued in the cycle before goes no further than the lookup.
+        # A step that was issued in the cycle before `halt` gets no further than the lookup.
         m.d.sync += foresight.halt.eq(self.halt)
         m.d.comb += [
             foresight.steps.valid.eq(step.valid),
@@ -144,7 +143,7 @@ class Windows(wiring.Component):
         return m
 
     def _elaborate_lookup(self, m: Module, lookup: Lookup, issue: Signal, step: data.View) -> None:
-        """From a step that is issued to its address."""
+        """Add the address lookup of issued steps."""
         m.d.comb += [
             lookup.issue.eq(issue),
             lookup.issued.eq(step),
@@ -157,8 +156,8 @@ class Windows(wiring.Component):
         ]
 
     def _elaborate_walk(self, m: Module, command: data.View, active: Signal, take: Signal) -> tuple[_WalkState, Value]:
-        """Walk the active command: the loops give the window, ``position`` the step within it; and whether a
-        command is active in the next cycle."""
+        """Walk the active command: the loops give the window, ``position`` the step within it. Return the walk's state,
+        and whether a command is active in the next cycle."""
         intake, loops, lookahead = m.submodules.intake, m.submodules.loops, m.submodules.lookahead
         position, beginning, continuation = (
             Signal(Position, name=name, reset_less=True) for name in ("position", "beginning", "continuation")
@@ -185,7 +184,7 @@ class Windows(wiring.Component):
         with m.If(window_ends):
             m.d.sync += first_window.eq(0)
         goes_on = (active | take) & ~(window_ends & loops.last)
-        # `active` and `room`, from a register of its own: it moves the walk; and the complement, which moves the loops.
+        # A register of its own for `active` and `room` enables the walk, and its complement enables the loops.
         walks = goes_on & lookahead.next_room
         m.d.sync += [active.eq(goes_on), walk.eq(walks), rests.eq(~walks)]
         with m.If(take):
@@ -199,7 +198,7 @@ class Windows(wiring.Component):
         return _WalkState(walk, position, first, first_window), goes_on
 
     def _elaborate_found(self, m: Module, take: Signal, state: _WalkState) -> data.View:
-        """What the walk says of the step: a cycle later."""
+        """Return the fields of the step that the walk gives, a cycle later."""
         intake, loops, lookahead = m.submodules.intake, m.submodules.loops, m.submodules.lookahead
         walk, position, first, _ = state
         waits, of_burst, window_begins = Signal(reset_less=True), Signal(reset_less=True), Signal(reset_less=True)
@@ -226,8 +225,8 @@ class Windows(wiring.Component):
     def _elaborate_push(self, m: Module, command: data.View, found: data.View, state: _WalkState) -> None:
         """Hand the step that was found to the lookahead.
 
-        A cycle after the walk the loops' pointer has arrived as well; the command is still the same then. One more for
-        the sums.
+        The loops' pointer comes a cycle after the walk, when the command is still the same. The sums take another
+        cycle.
         """
         loops, lookahead = m.submodules.loops, m.submodules.lookahead
         walk, _, _, first_window = state

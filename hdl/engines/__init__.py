@@ -11,8 +11,8 @@ from .stages import STAGES
 
 __all__ = ["COMPONENTS"]
 
-#: The component that stands for each code: an engine is one line here, or one in ``stages.py``, if it works in the
-#: multiplier array; see ``golden/engines/__init__.py``.
+#: The component that implements each engine code. An engine is one line here, or one in ``stages.py`` if it works in
+#: the multiplier array; see ``golden/engines/__init__.py``.
 COMPONENTS: dict[int, type[EngineComponent]] = {
     **dict.fromkeys(STAGES, MacArray),
     MAXIMUM: Maximum,

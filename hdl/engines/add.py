@@ -47,11 +47,11 @@ class AddTables(AddendsComponent):
     Members
     -------
     settings : In(finish_settings_layout)
-        In which pair of tables to look (``add_table``).
+        The pair of tables to look in (``add_table``).
     accumulators : In(requant_lanes x signed(32))
         The first operand's code in bits 7:0, the second one's in bits 15:8.
     biases : In(requant_lanes x signed(32))
-        They do not count.
+        Ignored.
     addends : Out(addends_layout)
         Two entries.
     write : Out(memory.WritePort.Signature)
@@ -80,7 +80,7 @@ class AddTables(AddendsComponent):
     def elaborate(self, platform) -> Module:
         m = Module()
         code_bits = ceil_log2(_CODES)
-        # Whose an entry is, is clear before it arrives: the memories may be far off.
+        # The memory of an entry is decoded before the entry arrives, as the memories may be far off.
         address = Cat(self.write.addr[:code_bits], self.write.addr[code_bits + 1 :])
         written = delay(m, Cat(address, self.write.data), 1, name="written_entry")
         are_written = [Signal(name=f"writes_{operand}") for operand in range(2)]
@@ -104,7 +104,7 @@ class AddTables(AddendsComponent):
 class AddOperands(EngineComponent):
     """Give the words of the last two steps of a window, one word per cycle, with a latency of two cycles.
 
-    What becomes of them is the task of :class:`~lutterfly.hdl.engines.add.AddTables`.
+    :class:`~lutterfly.hdl.engines.add.AddTables` looks them up.
 
     Parameters
     ----------

@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 
-# The two values of a pair, brought together: those of other words by a line of words.
+# The two values of a pair are brought together; a delay line holds words until the word with their partners comes.
 
 #: Cycles until a setting has reached all lanes of a stage.
 SETTING_LATENCY = 2
 
 
 def values_layout(lanes: int) -> data.ArrayLayout:
-    """A word of values between stages."""
+    """Return the layout of a word of values between stages."""
     return data.ArrayLayout(signed(VALUE_BITS), lanes)
 
 
@@ -56,9 +56,9 @@ class PairLine(wiring.Component):
     lanes : int
         Values in a word.
     distance : int
-        Of the two words of a pair, a power of two; 0 for pairs within a word.
+        Words between the two values of a pair, a power of two; 0 for pairs within a word.
     own_delay, partner_delay : int
-        Cycles by which ``own`` and ``partner`` are later than they could be: what is made of them is to meet.
+        Extra cycles before ``own`` and ``partner``, so that the results that are computed from them meet.
 
     Members
     -------
@@ -66,7 +66,7 @@ class PairLine(wiring.Component):
     is_second : In(1)
         A cycle before ``partner``: the word of ``own`` is the second one of its pair.
     enable : In(1)
-        Else the partner is zero. Takes ``SETTING_LATENCY`` cycles to be so everywhere.
+        While it is low, the partner is zero. A change reaches all lanes after ``SETTING_LATENCY`` cycles.
     partner : Out(lanes x signed(16))
         ``distance + partner_delay`` cycles after ``values``.
     own : Out(lanes x signed(16))
@@ -86,7 +86,7 @@ class PairLine(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         length = max(2 * self.distance + self.partner_delay, self.distance + self.own_delay)
-        # One line serves both: of the same registers, the partner reads the end and ``own`` the middle.
+        # Both outputs share one line of registers: the partner reads its end and ``own`` its middle.
         taps = [self.values]
         for number in range(length):
             tap = Signal.like(self.values, name=f"tap_{number}", reset_less=True)
@@ -99,7 +99,8 @@ class PairLine(wiring.Component):
         for lane in range(self.lanes):
             latest, earliest = (taps[self.partner_delay + wait][lane] for wait in (0, 2 * self.distance))
             partner = Mux(is_second[lane], earliest, latest) if self.distance else latest
-            # Masked, not chosen: synthesis makes a reset of a choice, and a multiplier's register has none to spare.
+            # The partner is masked instead of chosen: synthesis turns a choice into a reset, and a multiplier's
+            # register has none to spare.
             m.d.comb += self.partner[lane].eq(partner.as_unsigned() & enable[lane].replicate(VALUE_BITS))
         return m
 
@@ -108,7 +109,7 @@ class PairLine(wiring.Component):
 
 
 def sum_latency(*, has_skip: bool) -> int:
-    """Cycles from the terms to the values: add, round, add what is skipped, saturate."""
+    """Cycles from the terms to the values: add, round, add the skip connections, saturate."""
     return ROUND_LATENCY + has_skip + 1
 
 
@@ -117,7 +118,7 @@ def _differ(bits: Value) -> Value:
 
 
 class StageSum(wiring.Component):
-    """Add own values and terms with a fraction, divide by one or two, round, add what a skip brings, and saturate.
+    """Add own values and terms with a fraction, divide by one or two, round, add skip connections, and saturate.
 
     Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`, with a latency of :func:`sum_latency`.
 
@@ -125,19 +126,19 @@ class StageSum(wiring.Component):
     ----------
     lanes : int
     term_bits : int
-        Of a term.
+        Bits of a term.
     has_own : bool
         Whether there are own values; else they are part of the terms.
     skip_bits : int
-        Of what is added after the rounding; 0 if nothing is.
+        Bits of the skip connections' sum, which is added after the rounding; 0 if there are none.
 
     Members
     -------
     terms : In(lanes x signed(term_bits))
-        With ``FRACTION_BITS`` of fraction.
+        Fixed point, with ``FRACTION_BITS`` fractional bits.
     own : In(lanes x signed(16)), if ``has_own``
     halves : In(1)
-        Divide by two; stays while words are under way, and before for ``SETTING_LATENCY`` cycles.
+        Divide by two; stable from ``SETTING_LATENCY`` cycles before the first word until the last word has left.
     skipped : In(lanes x signed(skip_bits)), if there are any
         ``ROUND_LATENCY`` cycles after the terms.
     values : Out(lanes x signed(16))
@@ -177,10 +178,10 @@ class StageSum(wiring.Component):
         return m
 
     def _rounded(self, m: Module, lane: int, term: Value, own: Value, halves: Value) -> tuple[Signal, Signal]:
-        """The rounded sum in two cycles, and whether it needs more bits than a value has.
+        """Return the rounded sum, two cycles later, and whether it needs more bits than a value has.
 
-        To round half up is a carry into the sum; then a tie that has become odd loses its lowest bit. Halved, the carry
-        is one, and the bit that falls off tells which ties there are.
+        Rounding half up is a carry into the sum; a tie that has become odd then loses its lowest bit. Where the sum is
+        halved, the carry is one, and the bit that is shifted out shows the ties.
         """
         whole, fraction = term[FRACTION_BITS:].as_signed(), term[:FRACTION_BITS]
         width = max(len(whole), len(own)) + 1
@@ -201,13 +202,13 @@ class StageSum(wiring.Component):
         return rounded, overflows
 
 
-# One stage of a fast pointwise convolution: pairs of values, products with their weights, sums.
+# One stage of a fast pointwise convolution forms pairs of values, their products with weights, and sums.
 
 WEIGHT_BITS = 8
 
 
 def stage_multipliers(columns: int, lanes: int) -> MultiplierColumns:
-    """Multipliers of values by weights."""
+    """Return the interface to columns of multipliers of values by weights: factors out, products in."""
     return MultiplierColumns(columns, lanes, a_width=VALUE_BITS, b_width=WEIGHT_BITS)
 
 
@@ -219,31 +220,31 @@ class Stage(wiring.Component):
     lanes : int
         Values in a word, a power of two.
     distance : int
-        Of the pairs, in values.
+        Distance between the two values of a pair, in values.
     density : Density
-        A trained weight is a column of multipliers, one for each lane, outside.
+        Which weights are trained; each of them is a column of multipliers, one for each lane, outside of the stage.
     skip_bits : int
-        See :class:`.stage_sum.StageSum`.
+        See :class:`StageSum`.
 
     Attributes
     ----------
     columns : int
-        Of multipliers, 0 to 2: those of own values, and a cycle later those of partners.
+        Columns of multipliers, 0 to 2: those for own values, and a cycle later those for partners.
     weight_times : list of int
-        For each of them, cycles from a word of values to its factors, which are multiplied by their weights.
+        For each column, cycles from a word of values to its factors, which are multiplied by their weights.
     skip_time, latency : int
-        Cycles from a word of values to what is skipped, and to its results.
+        Cycles from a word of values to the skip connections that are added to it, and to its results.
 
     Members
     -------
     values : In(lanes x signed(16))
     is_second : In(1)
-        See :class:`.pair_line.PairLine`; a cycle before the partners' factors.
+        See :class:`PairLine`; a cycle before the partners' factors.
     multipliers : Out(stage_multipliers), if there are any columns
         A partner within the word is multiplied in its own lane.
     halves : In(1)
     is_used : In(1)
-        Else partners are zero, and values pass, with own weights of one where there are any.
+        While it is low, partners are zero and values pass, multiplied by own weights of one where there are any.
     skipped : In(lanes x signed(skip_bits)), if there are any
     results : Out(lanes x signed(16))
     """
@@ -256,10 +257,10 @@ class Stage(wiring.Component):
         self.density = density
         self.skip_bits = skip_bits
         self.columns = density.trains_own + density.trains_cross
-        # Words of weights may come from memory one after the other.
+        # Partners' factors come a cycle after own ones, so that their words of weights may be read from memory in turn.
         self.partner_time = self.words + density.trains_own
         self.weight_times = list(range(self.words, self.words + self.columns))
-        # Two products are added before they are rounded.
+        # Two products are added before they are rounded, which takes a cycle more.
         self.terms_time = self.partner_time + (MULTIPLIER_LATENCY + density.trains_own if self.columns else 0)
         self.skip_time = self.terms_time + ROUND_LATENCY
         self.latency = self.terms_time + sum_latency(has_skip=bool(skip_bits))
@@ -299,7 +300,7 @@ class Stage(wiring.Component):
         return m
 
     def _terms(self, m: Module, line: PairLine) -> list:
-        """What partners bring, and own values if these have weights, by the lane of the result."""
+        """Return the addends of each lane's result: the partner's term, with the own value's if that has a weight."""
         lanes = range(self.lanes)
         if not self.columns:
             return [line.partner[lane ^ self.exchange] << FRACTION_BITS for lane in lanes]
@@ -318,16 +319,17 @@ class Stage(wiring.Component):
         return totals
 
 
-# Fast pointwise convolution as a pipeline: a stage after the other, with the multipliers that its weights need.
+# A fast pointwise convolution is a pipeline of stages, with the multipliers that their weights need.
 
-#: From codes to values: subtract, shift.
+#: Cycles from codes to values: subtract, shift.
 _ENTRY_LATENCY = 2
 
 
 def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
-    """A word of codes on its way in.
+    """Return the control signals beside a word of codes that enters.
 
-    ``position``: its number in its pixel. ``exists``: for each code whether it is a channel; the others are null.
+    ``position`` is its number within its pixel. ``exists`` has a bit for each code that is a channel; the others count
+    as zero.
     """
     words = pixel_words(pattern.width, lanes)
     return data.StructLayout(
@@ -336,8 +338,8 @@ def step_layout(pattern: Pattern, lanes: int) -> data.StructLayout:
 
 
 def settings_layout(pattern: Pattern) -> data.StructLayout:
-    """What is the same for a layer: how codes enter; for each stage whether it halves and is used; which skips
-    there are."""
+    """Return the settings of a layer: zero point and shift of its input codes; for each stage whether it halves and is
+    used; which skip connections it has."""
     return data.StructLayout(
         {
             "zero_point": signed(8),
@@ -350,30 +352,30 @@ def settings_layout(pattern: Pattern) -> data.StructLayout:
 
 
 def weights_layout(columns: int, lanes: int) -> data.ArrayLayout:
-    """A word of weights for each column."""
+    """Return the layout of a word of weights for each column."""
     return data.ArrayLayout(data.ArrayLayout(signed(WEIGHT_BITS), lanes), columns)
 
 
 class Butterfly(wiring.Component):
     """The stages of a pattern, ``lanes`` values a cycle: a pixel of N channels takes N / ``lanes`` cycles.
 
-    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages` after :func:`~lutterfly.golden.numerics.fpc.enter`,
-    a word ``latency`` cycles after its codes. The words of a pixel come one after the other, between pixels any number
-    of cycles may pass. A layer of fewer stages has the others pass values on.
+    Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages` after :func:`~lutterfly.golden.numerics.fpc.enter`;
+    the results of a word come ``latency`` cycles after its codes. The words of a pixel come one after the other,
+    between pixels any number of cycles may pass. In a layer of fewer stages the remaining stages pass values on.
 
     Parameters
     ----------
     pattern : Pattern
-        The greatest: its channels are ``pattern.width``.
+        The largest supported pattern; it has ``pattern.width`` channels.
     lanes : int
         A power of two.
     borrowed : int
-        Columns of multipliers, the first ones, that belong to the array, which has their weights.
+        Number of columns, the first ones, whose multipliers belong to the array, which also has their weights.
 
     Attributes
     ----------
     columns : int
-        Of multipliers: one for each trained weight of a value in a stage.
+        Columns of multipliers: one for each trained weight of a value in a stage.
     weight_times : list of int
         For each column, cycles from a word of codes to its weights.
     latency : int
@@ -382,12 +384,13 @@ class Butterfly(wiring.Component):
     -------
     step : In(step_layout), word : In(8 * lanes)
     settings : In(settings_layout)
-        Stays while words are under way.
+        Stable while words are under way.
     weights : In(columns x lanes x signed(8)), if there are any columns of its own
-        Stage by stage, own weights before partners'; the weight of a partner within the word in the partner's lane.
+        Weights stage by stage, own ones before partners'; a partner within the word has its weight in the partner's
+        lane.
     is_selected : In(1), borrowed_multipliers : Out(stage_multipliers), if there are borrowed columns
-        Their factors are zero ``SETTING_LATENCY`` cycles after ``is_selected`` has gone, and not so many after it has
-        come.
+        Their factors become zero ``SETTING_LATENCY`` cycles after ``is_selected`` has fallen, and may be anything else
+        at most as many cycles after it has risen.
     valid : Out(1), values : Out(lanes x signed(16))
     """
 
@@ -454,7 +457,7 @@ class Butterfly(wiring.Component):
         return m
 
     def _multiply(self, m: Module, number: int, stage: Stage, column: int) -> None:
-        """Give a stage the products of a column, ``number`` among all."""
+        """Connect a column of a stage, column ``number`` of all, with its multipliers."""
         factors, products = stage.multipliers.factors[column], stage.multipliers.products[column]
         if number < self.borrowed:
             if stage.density.trains_own and column == 0:
@@ -463,7 +466,7 @@ class Butterfly(wiring.Component):
                     (factor.as_unsigned() & mask.replicate(VALUE_BITS)).as_signed()
                     for factor, mask in zip(factors, masks, strict=True)
                 ]
-            # Else they are partners', which are zero where the stage does not work.
+            # The other columns have partners' factors, which are zero where the stage is not used.
             given = self.borrowed_multipliers
             m.d.comb += [target.eq(factor) for target, factor in zip(given.factors[number], factors, strict=True)]
             m.d.comb += products.eq(given.products[number])
@@ -478,7 +481,7 @@ class Butterfly(wiring.Component):
             ]
 
     def _enter(self, m: Module) -> Signal:
-        """Codes become values; those that are no channels become null."""
+        """Convert codes to values; codes that are no channels become zero."""
         values = Signal(values_layout(self.lanes), name="entering", reset_less=True)
         shift = spread(m, self.settings.input_shift, self.lanes, cycles=1, name="input_shift")
         for lane in range(self.lanes):
@@ -492,7 +495,7 @@ class Butterfly(wiring.Component):
         return values
 
     def _skipped(self, m: Module, index: int, entering: Sequence) -> list[Signal]:
-        """What the skips that end in a stage add to its results, by lane."""
+        """Return the sum, for each lane, of the skip connections that end in a stage."""
         stage, terms = self.stages[index], []
         for skip in self.skips[index]:
             exists = self.settings.skips[self.pattern.skips.index(skip)].replicate(VALUE_BITS)
@@ -508,5 +511,5 @@ class Butterfly(wiring.Component):
 
 
 def _sum_bits(count: int) -> int:
-    """Bits of the sum of so many values."""
+    """Return the bits of the sum of ``count`` values."""
     return VALUE_BITS + ceil_log2(count) if count else 0

@@ -1,4 +1,4 @@
-"""Columns of the array chained: words that wait from column to column, and products added up lane by lane."""
+"""Depthwise convolution in the array: words are delayed from column to column, and each lane adds its products up."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DepthwiseStage"]
 
-#: Cycles in which what a chain is told gets to its lanes.
+#: Cycles until a control signal of a chain has reached its lanes.
 _SPREADS = 3
 
 
@@ -39,22 +39,23 @@ class DepthwiseStage(ArrayStage):
 
     @property
     def taps(self) -> int:
-        """Columns of a chain."""
+        """Return the columns of a chain."""
         return self.config.engines[DEPTHWISE].taps
 
     @property
     def chains(self) -> int:
-        """How many there are."""
+        """Return the number of chains."""
         return self.config.engines[DEPTHWISE].chains
 
     def latency(self, floorplan: Floorplan) -> int:
-        """Multiply, add from column to column, settle and accumulate; and choose between chains."""
+        """Return the cycles to multiply, add from column to column, settle and accumulate, and to choose between
+        chains."""
         return floorplan.waits.words + MULTIPLIER_LATENCY + self.taps + 2 + (self.chains > 1)
 
     # Words.
 
     def hop(self, m: Module, column: int, step: data.View, word: Value) -> Value:
-        """To a column of the first chain, the word of ``rows`` steps before."""
+        """Return the word for a column; a column of the first chain gets the word of ``rows`` steps before."""
         if column >= self.taps:
             return word
         line = Cat(_elaborate_line(m, step, number, word[bits]) for number, bits in enumerate(parts(len(word))))
@@ -65,7 +66,7 @@ class DepthwiseStage(ArrayStage):
     def lane_results(
         self, m: Module, platform: object, array: MacArray, steps: list[data.View], products: list[list[Value]]
     ) -> LaneResults:
-        """The results of all chains, of which those of a window come one after the other."""
+        """Return the results of all chains; the chains' results of one window come one after the other."""
         taps, chains, lanes = self.taps, self.chains, array.lanes
         if chains == 1:
             return self._chain(m, products, steps[taps - 1], 0)
@@ -93,7 +94,7 @@ class DepthwiseStage(ArrayStage):
         for tap in range(1, self.taps):
             held = [delay(m, value, 1, name=f"{name}_{tap}_{lane}") for lane, value in enumerate(sums)]
             sums = [value + product for value, product in zip(held, products[tap], strict=True)]
-        # Several chains lie far apart, and so do their lanes.
+        # Chains, and with them their lanes, lie far apart if there are several.
         spreads = _SPREADS if self.chains > 1 else 0
         step = delay(m, last_tap_step, MULTIPLIER_LATENCY + 1 - spreads, name=f"{name}_step")
         of_all, totals = Signal(), []
@@ -117,7 +118,7 @@ class DepthwiseStage(ArrayStage):
 
 
 def _elaborate_line(m: Module, step: data.View, number: int, part: Value) -> Value:
-    """A part of the word as it was ``rows`` steps ago."""
+    """Return a part of the word as it was ``rows`` steps ago."""
     rows = step.fields.depthwise.rows
     pointer, read_pointer = (
         Signal(rows.shape(), name=f"{name}_{number}", init=number) for name in ("pointer", "read_pointer")
@@ -125,7 +126,8 @@ def _elaborate_line(m: Module, step: data.View, number: int, part: Value) -> Val
     m.submodules[f"line_{number}"] = line = memory.Memory(shape=len(part), depth=1 << len(pointer), init=[])
     write, read = line.write_port(), line.read_port(domain="comb")
     next_pointer = pointer + step.valid
-    # A cycle ahead, with the rows of the step before: a command's first step has nothing of its own to see.
+    # The address is computed a cycle ahead, from the rows of the step before: a command's first step reads nothing of
+    # its own command.
     m.d.sync += [pointer.eq(next_pointer), read_pointer.eq(next_pointer - rows)]
     m.d.comb += [
         write.addr.eq(pointer),

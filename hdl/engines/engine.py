@@ -1,4 +1,4 @@
-"""What every engine looks like from outside: the same word in, the same lanes out. See ``docs/adding-an-engine.md``."""
+"""The interface of all engines: the same word in, the same lanes out. See ``docs/adding-an-engine.md``."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
@@ -51,12 +51,12 @@ __all__ = [
 ]
 
 
-# Fields of single engines on their way: with each step, and with each group of results.
+# Fields of single engines, which travel with each step and with each group of results.
 
 
 def step_fields(config: Config, codes: Iterable[int]) -> dict[str, data.StructLayout]:
-    """The member ``fields`` of a step: by the names of engines what :attr:`.Issue.fields` of these engines name and the
-    configuration has; no member where there is nothing."""
+    """Return the member ``fields`` of a step: by engine name, the fields in :attr:`.Issue.fields` that the
+    configuration has. There is no member if no engine has any."""
     wanted = {}
     for one in map(specification_of, codes):
         absent = config.engines[one.engine].absent_fields()
@@ -65,7 +65,7 @@ def step_fields(config: Config, codes: Iterable[int]) -> dict[str, data.StructLa
 
 
 def finish_fields(codes: Iterable[int]) -> dict[str, data.StructLayout]:
-    """The member ``fields`` of a group of results: what the finishes of these engines name."""
+    """Return the member ``fields`` of a group of results: the fields that the finishes of these engines name."""
     engines = map(specification_of, codes)
     return _member({one.engine: [name for finish in one.finishes for name in finish.fields] for one in engines})
 
@@ -93,22 +93,22 @@ def take_fields(target: data.View, source: data.View) -> list:
 
 
 def most_further(config: Config) -> int:
-    """How many a window has at most, of any engine."""
+    """Return the greatest number of further results of a window, of any engine."""
     return max(specification_of(code).issue.most_further(config) for code in config.engines)
 
 
 def further_results(command: data.View, config: Config) -> Value:
-    """How many a command asks for; 0 if its engine has none."""
+    """Return the number of further results that a command asks for; 0 if its engine has none."""
     return _of_engine(command, config, lambda further: further.count)
 
 
 def further_pitch(command: data.View, config: Config) -> Value:
-    """How far apart they are, in bytes; of any value if there are none."""
+    """Return the distance of further results in bytes; undefined if there are none."""
     return _of_engine(command, config, lambda further: further.pitch)
 
 
 def _of_engine(command: data.View, config: Config, name) -> Value:
-    """The field of that name, of whichever engine a command is for."""
+    """Return a field of the further results of the command's engine, or 0."""
     value: Value = Const(0)
     for code in config.engines:
         further = specification_of(code).issue.further
@@ -118,13 +118,13 @@ def _of_engine(command: data.View, config: Config, name) -> Value:
     return value
 
 
-# What every finish looks like from outside; and which finish a command chooses. See ``docs/adding-an-engine.md``.
+# The interface of all finishes, and the finish that a command chooses. See ``docs/adding-an-engine.md``.
 
 _CODES = ("zero_point", "low", "high")
 
 
 def built_finishes(config: Config) -> Iterator[tuple[EngineSpecification, Finish]]:
-    """The finishes of a configuration that have hardware of their own, each with its engine."""
+    """Yield the finishes of a configuration that have hardware of their own, each with its engine."""
     for one in map(specification_of, config.engines):
         for finish in one.finishes:
             if finish.has_hardware and finish.is_built(config):
@@ -137,7 +137,7 @@ def has_whole_finish(config: Config) -> bool:
 
 
 def finish_flag(engine: EngineSpecification, finish: Finish) -> str:
-    """The flag of a group of results that says that this finish of this engine makes its codes."""
+    """Return the name of the flag of a group of results whose codes this finish of this engine makes."""
     return f"is_{engine.name}_{finish.name}"
 
 
@@ -156,41 +156,42 @@ def is_whole(command: data.View, config: Config) -> Value:
 
 
 def finish_settings_layout(code: int) -> data.StructLayout:
-    """What a command says of a finish of this engine: the codes' zero point and limits, and its own ``fields``."""
+    """Return the settings of this engine's finishes: the codes' zero point and limits, and the finishes' own
+    ``fields``."""
     codes = {name: field_shape(isa.COMPUTE, name) for name in _CODES}
     return data.StructLayout({**codes, **finish_fields((code,))})
 
 
 def take_finish_settings(target: data.View, settings: data.View) -> list:
-    """Assign the settings of a finish, of those of a group of results."""
+    """Assign the settings of a finish from those of a group of results."""
     return [*(target[name].eq(settings[name]) for name in _CODES), *take_fields(target, settings)]
 
 
 def addends_layout(config: Config) -> data.ArrayLayout:
-    """The two addends of each total of a group, with ``SUM_FRACTION_BITS`` of fraction."""
+    """Return the layout of two addends for each total of a group, with ``SUM_FRACTION_BITS`` fractional bits."""
     return data.ArrayLayout(data.ArrayLayout(signed(requant.SUM_BITS), 2), config.array.requant_lanes)
 
 
 def addend_of(accumulator: Value) -> Value:
-    """An accumulator, or its bias, as an addend: its fraction is zero."""
+    """Return an accumulator, or its bias, as an addend, whose fraction is zero."""
     return Cat(Const(0, requant.SUM_FRACTION_BITS), accumulator).as_signed()
 
 
 def values_layout(lanes: int) -> data.ArrayLayout:
-    """The values of all lanes that a whole finish takes, or its biases."""
+    """Return the layout of the values of all lanes that a whole finish takes, or of its biases."""
     return data.ArrayLayout(signed(NARROW_BITS), lanes)
 
 
 def codes_layout(lanes: int) -> data.ArrayLayout:
-    """The codes that it gives."""
+    """Return the layout of the codes that a whole finish gives."""
     return data.ArrayLayout(unsigned(8), lanes)
 
 
 class FinishComponent(wiring.Component):
     """The hardware of a finish: one that gives the requantiser addends, or one that makes codes by itself.
 
-    Each takes a group in every cycle and gives what becomes of it a fixed time later, whether its command has chosen it
-    or not: its user chooses.
+    Each takes a group in every cycle and gives its result a fixed time later, whether the command has chosen this
+    finish or not; the user of the component selects.
 
     Parameters
     ----------
@@ -199,9 +200,9 @@ class FinishComponent(wiring.Component):
     Attributes
     ----------
     finish : Finish
-        What its specification says of it.
+        The specification.
     memory : LocalMemory or None
-        One of its own, which a LOAD writes through the member ``write``.
+        A memory of its own, which a LOAD writes through the member ``write``.
     """
 
     finish: ClassVar[Finish]
@@ -209,8 +210,7 @@ class FinishComponent(wiring.Component):
 
 
 class AddendsComponent(FinishComponent):
-    """A finish that gives the requantiser two addends for each total of a group, ``finish.addends_latency`` cycles
-    later.
+    """Give the requantiser two addends for each total of a group, ``finish.addends_latency`` cycles later.
 
     Members
     -------
@@ -218,17 +218,17 @@ class AddendsComponent(FinishComponent):
     accumulators, biases : In(requant_lanes x signed(32))
     addends : Out(addends_layout)
     write : Out(memory.WritePort.Signature), if it has a memory
-        One unit of it.
+        One unit of the memory.
     """
 
 
 class WholeFinishComponent(FinishComponent):
-    """A finish that makes the codes of all lanes of a result, ``latency`` cycles later.
+    """Make the codes of all lanes of a result, ``latency`` cycles later.
 
     Attributes
     ----------
     latency : int
-        At most what requantiser and tables take.
+        At most the latency of requantiser and tables.
 
     Members
     -------
@@ -241,14 +241,14 @@ class WholeFinishComponent(FinishComponent):
 
 
 ACCUMULATOR_BITS = 32
-#: Cycles until all lanes know which engine is selected.
+#: Cycles until the selected engine is known in all lanes.
 SELECT_LATENCY = 2
 
 
 class Step(data.Struct):
     """One step of a window, beside its activation word.
 
-    ``clear``: a window begins here. ``fire``: its result leaves after this step.
+    ``clear`` begins a window; ``fire`` gives its result after this step.
     """
 
     valid: unsigned(1)
@@ -257,8 +257,8 @@ class Step(data.Struct):
 
 
 def step_layout(config: Config, codes: Iterable[int], flags: Iterable[str] = ()) -> data.StructLayout:
-    """The step of a component that stands for these codes: a :class:`Step`, its flags, the bytes of its word that count
-    (``keeps``, a bit each) if one of its engines asks for them, the engines' own ``fields``."""
+    """Return the layout of the steps of a component for these engine codes: a :class:`Step`, its flags, a bit for each
+    byte of the word that counts (``keeps``) if one of its engines asks for them, and the engines' own ``fields``."""
     codes = list(codes)
     masks_words = any(specification_of(code).issue.masks_words for code in codes)
     keeps = {"keeps": unsigned(config.array.lanes)} if masks_words else {}
@@ -267,15 +267,16 @@ def step_layout(config: Config, codes: Iterable[int], flags: Iterable[str] = ())
 
 
 def result_layout(config: Config) -> data.StructLayout:
-    """The accumulators of a window that has ended; lanes that an engine does not use are undefined."""
+    """Return the layout of a result: the accumulators of a window that has ended. Lanes that an engine does not use are
+    undefined."""
     return data.StructLayout(
         {"valid": unsigned(1), "lanes": data.ArrayLayout(signed(ACCUMULATOR_BITS), config.array.lanes)}
     )
 
 
 def engine_members(config: Config, codes: Iterable[int], flags: Iterable[str] = ()) -> dict[str, wiring.Member]:
-    """The members that every engine has, see :class:`EngineComponent`; those of a component that stands for ``codes``
-    and whose steps have ``flags``."""
+    """Return the members that every engine has, see :class:`EngineComponent`, for a component with these engine codes
+    whose steps have ``flags``."""
     codes = list(codes)
     return {
         "step": In(step_layout(config, codes, flags)),
@@ -286,7 +287,7 @@ def engine_members(config: Config, codes: Iterable[int], flags: Iterable[str] = 
 
 
 def component_name(component: "EngineComponent") -> str:
-    """A component in the names of modules and signals: the engines that it stands for."""
+    """Return the name of a component, in modules and signals: the names of its engines."""
     return "_".join(specification_of(code).name for code in component.latencies)
 
 
@@ -294,8 +295,8 @@ class EngineComponent(wiring.Component):
     """An engine, or several that share hardware.
 
     A component is built if one of its codes is among the engines of the configuration, and builds nothing for those of
-    its codes that are not. What it needs and nobody else has, a port or a memory, is told by its specification or by
-    the attributes below; no other file names it.
+    its codes that are not. A port or a memory that only this engine needs is stated in its specification or in the
+    attributes below; no other file names the engine.
 
     A configuration's engines take a step each cycle, give one result for each window and do so a fixed time after its
     last step. An engine that needs more says so here, and its user, :class:`~lutterfly.hdl.compute.windows.Windows`,
@@ -311,32 +312,33 @@ class EngineComponent(wiring.Component):
     Attributes
     ----------
     latencies : dict of Engine to int
-        For each code that it stands for in this configuration, cycles from a word to the result that it completes.
+        For each of its engines in this configuration, cycles from a word to the result that it completes.
     flags : dict of str to Engine
-        Bits of its step that say that the step is one of that code.
+        Flags of its steps, each with the engine whose steps set it.
     weight_times : list of int or None
         For each column of weights, cycles from an activation word to the factors that are multiplied by the word of
         weights that belongs to it; None for j cycles in column j.
     memory : LocalMemory or None
-        One of its own, which a LOAD writes through the member ``write``.
+        A memory of its own, which a LOAD writes through the member ``write``.
     finishes : tuple of FinishComponent classes
-        The hardware of those finishes of its engines that have any of their own.
+        The components of its engines' finishes that have hardware of their own.
     is_narrow : bool
-        Its results are signed numbers of ``NARROW_BITS`` bits; no others are kept. Those of bursts must be.
+        Whether its results are signed numbers of ``NARROW_BITS`` bits; only these bits are kept. Results of bursts must
+        be narrow.
     sleeps : bool
-        In a simulation the whole of it may stand still while none of its engines is selected and nothing is written to
-        its memory: no other engine needs it then, and it has no part that sleeps by itself.
+        Whether a simulation may stop its clock while none of its engines is selected and nothing is written to its
+        memory: no other engine needs it then, and none of its parts stops its own clock.
 
     Members
     -------
     step : In(step_layout), word : In(8 * lanes)
-        Belong together and come in any cycle; nothing can be held back.
+        A step and its word, which may come in any cycle; there is no back-pressure.
     weights : In(columns x lanes x signed(8)), if the engine takes any
         ``weights[j]`` is the word of weights for column j, by default j cycles after the activation word that it
         belongs to.
     result : Out(result_layout)
     selected : In(a bit for each of its engines, by name)
-        Which of them is selected: set ``SELECT_LATENCY`` cycles before its first word or earlier, cleared as long
+        The selected engine's bit is set ``SELECT_LATENCY`` cycles before its first word or earlier, and cleared as long
         before the first word of another engine.
     borrowed_multipliers : Out(borrowed_multipliers), if the engine borrows columns of the array
         Its factors are zero while none of its engines is selected.

@@ -20,7 +20,7 @@ from .shift_finish import ShiftFinish
 
 __all__ = ["FastPointwise"]
 
-#: The step and its word are taken into registers beside the butterfly.
+#: Cycles of the registers that take a step and its word in front of the butterfly.
 _INTAKE_LATENCY = 1
 
 
@@ -28,8 +28,9 @@ class FastPointwise(EngineComponent):
     """Take the words of a pixel, one per cycle, through the stages of a butterfly.
 
     Bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`. The words of a pixel come one after the other, and
-    what a command says is the same until all its results are out. Columns of weights that the array has not are
-    multiplied here, from a memory of the engine's own.
+    a command's fields are stable until all its results are out. Columns of weights beyond the array's are multiplied
+    here,
+    with weights from a memory of the engine's own.
 
     Parameters
     ----------
@@ -45,7 +46,7 @@ class FastPointwise(EngineComponent):
 
     finishes: ClassVar = (ShiftFinish,)
     is_narrow: ClassVar = True
-    # Its butterfly does so by itself.
+    # The butterfly stops its own clock.
     sleeps: ClassVar = False
 
     def __init__(self, config: Config):
@@ -62,7 +63,7 @@ class FastPointwise(EngineComponent):
         super().__init__({**members, **borrower_members(self.borrowed_columns, self.lanes), **self._write_member()})
 
     def _write_member(self) -> dict[str, wiring.Member]:
-        """The port of the memory for columns of weights of its own, if there are any."""
+        """Return the write port of the memory for weights of the engine's own columns, if it has any."""
         if not self.has_own_columns:
             return {}
         self.memory = FPC.memory
@@ -76,7 +77,7 @@ class FastPointwise(EngineComponent):
         m.submodules.butterfly = sleep.of(butterfly)
         checks, lent = Assertions(m, platform), Const(0)
         fields = self.step.fields.fpc
-        # What is left of the pixel's results, this word's included.
+        # The pixel's remaining results, this word's included.
         position, results_left = Signal(butterfly.step.position.shape()), Signal.like(fields.lanes)
         own_weight = Signal.like(fields.own_weight)
         settings, valid = Signal.like(butterfly.settings, name="settings"), Signal()
@@ -85,7 +86,7 @@ class FastPointwise(EngineComponent):
             m.d.sync += [
                 position.eq(Mux(self.step.clear, 0, position + 1)),
                 results_left.eq(Mux(self.step.clear, fields.lanes, _without(results_left, self.lanes))),
-                # Beside the words for as long as they are under way: commands wait for every result of those before.
+                # The settings are stable while words are under way, as a command waits for all results of earlier ones.
                 settings.zero_point.eq(fields.input_zero_point),
                 settings.input_shift.eq(fields.input_shift),
                 settings.halves.eq(fields.halves),
@@ -119,7 +120,7 @@ class FastPointwise(EngineComponent):
         return m
 
     def _check_settings(self, checks: Assertions, m: Module, settings: data.View, comes: Signal) -> None:
-        """They stay beside all words: those of the next command come when its last word is out."""
+        """Assert that settings change only when no words are under way."""
         if not checks.wanted:
             return
         left = Signal(range(self.butterfly.latency + 1), name="cycles_left")
@@ -128,10 +129,10 @@ class FastPointwise(EngineComponent):
         checks.never(changes & (left != 0), "butterfly: its settings change while words are under way")
 
     def _existing(self, m: Module, channels) -> Value:
-        """The codes of the word in the butterfly that are channels, a bit each.
+        """Return a bit for each code of the word in the butterfly that is a channel.
 
-        From registers: words of which all are channels are counted, the one after them has the rest, and no comparison
-        stands in front of the codes.
+        The bits come from registers, without a comparison in front of the codes: words of which all codes are channels
+        are counted, and the word after them has the rest.
         """
         lane_bits = ceil_log2(self.lanes)
         whole_words = Signal.like(channels[lane_bits:], name="whole_words")
@@ -148,7 +149,8 @@ class FastPointwise(EngineComponent):
         return rest | whole_words.any().replicate(self.lanes)
 
     def _own_weights(self, m: Module, word) -> list:
-        """What the columns of its own memory give, each when its stage wants it; ``word`` is that of a step's word."""
+        """Return the weights of each column from the engine's own memory, in the cycle in which its stage needs them;
+        ``word`` is their address for the current step."""
         columns, waited = [], _INTAKE_LATENCY
         column_bits = ceil_log2(self.own.own_word_bytes(self.config.array) // self.lanes)
         for column, time in enumerate(self.own_times):
@@ -165,5 +167,5 @@ class FastPointwise(EngineComponent):
 
 
 def _without(count, lanes: int):
-    """What is left after a word."""
+    """Return a count less the lanes of a word, at least zero."""
     return Mux(count > lanes, count - lanes, 0)

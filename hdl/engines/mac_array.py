@@ -31,18 +31,18 @@ class ColumnHop(wiring.Component):
     ----------
     word_bits : int
     step : StructLayout
-        As the array's steps are.
+        Layout of the array's steps.
     column : int
-        To which column.
+        Index of the column that receives them.
     stages : sequence of ArrayStage
-        Of the array: they may say which word goes with a step (:meth:`.stage.ArrayStage.hop`).
+        Stages of the array, which may choose another word for a step (:meth:`.stage.ArrayStage.hop`).
 
     Members
     -------
     step : In(step), word : In(word_bits)
     next_step : Out(step), next_word : Out(word_bits)
     coming_word : Out(word_bits)
-        What ``next_word`` is a cycle later.
+        The value of ``next_word`` a cycle later.
     """
 
     def __init__(self, *, word_bits: int, step: data.StructLayout, column: int, stages: Sequence[ArrayStage] = ()):
@@ -78,10 +78,10 @@ class MacArray(EngineComponent):
     Words travel from column to column, one column per cycle, so that a word is driven to one column's multipliers only
     and wires stay short. Each column adds its products up over lanes and steps: ``columns`` results, when the last
     column has its own. What an engine needs beside that is its stage (:class:`.stage.ArrayStage`); of engines the array
-    knows nothing else. Bit-exact with the twin of MAC, :func:`lutterfly.golden.engines.mac.mac`, and of the engine of
-    each stage.
+    knows nothing else. Bit-exact with the golden function of MAC, :func:`lutterfly.golden.engines.mac.mac`, and with
+    that of the engine of each stage.
 
-    A window of one engine may follow one of another only when the results of the one before are out.
+    A window may follow one of another engine only when all results of the earlier one are out.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class MacArray(EngineComponent):
     Attributes
     ----------
     stages : list of ArrayStage
-        In the order in which words pass.
+        The stages, in the order in which words pass.
     floorplan : Floorplan
 
     Members
@@ -108,7 +108,7 @@ class MacArray(EngineComponent):
         If an engine's configuration does not say what its stage makes the array wait for.
     """
 
-    # Others borrow of it, and what counts bits sleeps by itself.
+    # Other engines borrow its multipliers, and its bit counters stop their own clocks.
     sleeps: ClassVar = False
 
     def __init__(self, config: Config):
@@ -134,7 +134,8 @@ class MacArray(EngineComponent):
             }
         )
 
-    # What stages ask, beside ports and floorplan; `entering_step` is that of the last engine's stage.
+    # What the array offers its stages beside ports and floorplan; `entering_step` is the step behind the last engine's
+    # stage.
 
     @property
     def multiplies(self) -> Value:
@@ -147,8 +148,8 @@ class MacArray(EngineComponent):
         return column < self.borrowed_columns
 
     def pass_on(self, m: Module, name: str, column: int, first: Value | None) -> Value:
-        """What goes along with words from column to column: ``first`` at the first one, and at each other one what the
-        column has that words come from, a cycle later."""
+        """Pass a value on from column to column beside the words, and return it at this column: ``first`` at the first
+        column, the value of the column before, a cycle later, at any other."""
         value = first
         if column:
             before = self.passed(name, self.floorplan.before(column))
@@ -157,7 +158,7 @@ class MacArray(EngineComponent):
         return value
 
     def passed(self, name: str, column: int) -> Value:
-        """What has been passed on to a column."""
+        """Return the value that :meth:`pass_on` has passed on to a column."""
         return self._passed[name][column]
 
     def elaborate(self, platform) -> Module:
@@ -194,24 +195,25 @@ class MacArray(EngineComponent):
             ]
             columns.append(column)
         if is_pumped:
-            # First columns are the borrowed ones: the second turn has a cycle to choose between lender and borrower.
+            # The first columns are borrowed; they take the second turn, which has a cycle to choose between lender and
+            # borrower.
             connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.floorplan.pairs])
         self._elaborate_results(m, platform, steps, columns)
         return m
 
     def _elaborate_entry(self, m: Module, platform) -> tuple[data.View, Value, Value]:
-        """The step and its word as the columns see them, and the word of the first one."""
+        """Return the step and its word as the columns see them, and the word of the first column."""
         self._passed: dict[str, list[Value]] = {}
         step, word = self.entering_step, entering_word = self.step, self.word
         for stage in self.stages:
             step, word = stage.words(m, platform, self, step, word)
             if stage.engine is not None:
                 self.entering_step, entering_word = step, word
-        # Whoever masks words in front of multipliers does so for loans as well.
+        # A stage that masks words in front of multipliers does so for loans as well.
         return step, word, word if all(stage.multiplies for stage in self.stages) else entering_word
 
     def _elaborate_results(self, m: Module, platform, steps: list[data.View], columns: list[MacColumn]) -> None:
-        """Results when the last column has its own; those of lanes, where there are any."""
+        """Give the results when the last column has its own; or those of lanes, if a stage gives any."""
         farthest = max(column.index for column in columns if self.hops[column.index] == max(self.hops))
         column_fired, totals = columns[farthest].fired, [column.total for column in columns]
         giving = [stage for stage in self.stages if stage.gives_lanes]
@@ -227,7 +229,7 @@ class MacArray(EngineComponent):
             m.d.comb += self.result.lanes[lane].eq(later)
 
     def _waits(self, column: int) -> int:
-        """Cycles that the total of a column waits for that of the farthest one."""
+        """Return the cycles that the total of a column waits for that of the farthest column."""
         return max(self.hops) - self.hops[column]
 
     def _elaborate_both_results(
@@ -241,7 +243,7 @@ class MacArray(EngineComponent):
             if waits < 0:
                 total = delay(m, own, 1, name=f"total_{lane}")
             elif waits:
-                # While totals wait for that of the last column, there is a register to choose in front of.
+                # Totals that wait for the last column's have a register, and the choice is made in front of it.
                 total = delay(m, totals[lane], waits - 1, name=f"total_{lane}")
                 total = delay(m, Mux(given.fired[lane], own, total), 1, name=f"result_{lane}")
             else:
@@ -251,14 +253,14 @@ class MacArray(EngineComponent):
 
 
 def _check_waits(config: Config, stage: ArrayStage) -> None:
-    """The prediction knows of the engine's configuration what the hardware does."""
+    """Check that the engine's configuration, from which cycles are predicted, states the latencies of its stage."""
     own = ArrayWaits() if stage.engine is None else config.engines[stage.engine].array_waits()
     if own != stage.waits:
         raise ValueError(f"{stage.engine}.array_waits must be {stage.waits}, which its stage takes, not {own}")
 
 
 def _any_of(given: Sequence[LaneResults]) -> LaneResults:
-    """The results of whichever stage has some."""
+    """Return the results of the stage that has some."""
     (fired, totals), *others = given
     for other in others:
         totals = [Mux(own, mine, total) for own, mine, total in zip(other.fired, other.totals, totals, strict=True)]

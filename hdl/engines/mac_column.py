@@ -18,26 +18,26 @@ __all__ = ["MacColumn"]
 
 
 class MacColumn(wiring.Component):
-    """Add up the products of each word with its weights, one word per cycle, into one accumulator; or what its stages
-    make of words, factors, sums and totals.
+    """Add up the products of each word with its weights, one word per cycle, into one accumulator. Stages may change
+    words, factors, sums and totals.
 
-    A result comes ``latency`` cycles (:func:`.stage.column_latency`) after the word that fires it, and those that its
-    stages take for totals. Bit-exact with :func:`lutterfly.golden.engines.mac.accumulate`.
+    A result comes ``latency`` cycles (:func:`.stage.column_latency`), plus those that its stages take for totals, after
+    the word that fires it. Bit-exact with :func:`lutterfly.golden.engines.mac.accumulate`.
 
     Parameters
     ----------
     lanes : int
         Products per word, a power of two.
     index : int
-        Which column of the array it is.
+        Index of the column in the array.
     step : StructLayout
-        As the array's steps are, behind the stages' words.
+        Layout of the array's steps, behind the stages' words.
     stages : sequence of ArrayStage
-        Of the array, in order.
+        Stages of the array, in order.
     is_pumped : bool
-        Whether the multipliers are others', and not its own.
+        Whether the multipliers are outside, shared with another column.
     is_ahead : bool
-        Whether words, weights and what a stage tells of them come a cycle before, and what is made of them passes
+        Whether words, weights and the stages' control signals for them come a cycle earlier, and the factors pass
         registers of the faster clock: for the first turn of :class:`~lutterfly.hdl.parts.device.PumpedMultipliers`.
 
     Members
@@ -45,7 +45,7 @@ class MacColumn(wiring.Component):
     step : In(step)
     word : In(lanes x word_bits)
     weights : In(lanes x signed(8))
-        Before ``word`` by as many cycles as the stages take for weights.
+        They come before ``word`` by as many cycles as the stages take for weights.
     products : Out(lanes x signed(16))
         ``MULTIPLIER_LATENCY`` cycles after ``word``.
     bank : Out(MultiplierBank), if ``is_pumped``
@@ -54,7 +54,7 @@ class MacColumn(wiring.Component):
     total : Out(signed(32))
         The accumulator, modulo 2**32.
 
-    And those that the stages have (:meth:`.stage.ArrayStage.column_members`).
+    The members of the stages (:meth:`.stage.ArrayStage.column_members`) come in addition.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class MacColumn(wiring.Component):
         self.lanes, self.index, self.stages = lanes, index, stages
         self.is_pumped, self.is_ahead = is_pumped, is_ahead
         self.latency = column_latency(lanes)
-        # Of no engine's stage: what all columns have.
+        # A plain stage stands for the widths that every column has.
         kinds = (*stages, ArrayStage)
         self.word_bits = max(stage.word_bits for stage in kinds)
         self.product_bits = max(stage.product_bits for stage in kinds)
@@ -88,7 +88,7 @@ class MacColumn(wiring.Component):
         )
 
     def _bank(self) -> MultiplierBank:
-        """What multipliers of others have to have: factors as wide as those of any stage."""
+        """Return the interface to multipliers outside, whose factors are as wide as those of any stage."""
         a_width, b_width = (
             max(bits) for bits in zip(*(stage.factor_bits(self.index) for stage in self.stages), strict=True)
         )
@@ -116,7 +116,7 @@ class MacColumn(wiring.Component):
         return m
 
     def fires(self, step: data.View) -> Value:
-        """Whether a total of columns is a result after a step."""
+        """Return whether the column's total is a result after a step."""
         fires = step.valid & step.fire
         for stage in self.stages:
             if stage.gives_lanes:
@@ -124,7 +124,7 @@ class MacColumn(wiring.Component):
         return fires
 
     def _product(self, m: Module, lane: int, b: Value) -> Value:
-        """A lane's product, of all its bits."""
+        """Return a lane's product with all its bits."""
         a = self.word.word_select(lane, self.word_bits).as_signed()
         for stage in self.stages:
             a, b = stage.factors(m, self, lane, a, b)
@@ -148,7 +148,7 @@ class MacColumn(wiring.Component):
         return product
 
     def _add_up(self, m: Module, terms: list[Value]) -> Value:
-        """The sum of a step, from an adder tree with a register at each level."""
+        """Return the sum of a step, from an adder tree with a register at each level."""
         level = 0
         while len(terms) > 1:
             sums = [
@@ -160,7 +160,7 @@ class MacColumn(wiring.Component):
         return terms[0]
 
     def _accumulate(self, m: Module, step: data.View, value: Value) -> Total:
-        """The total of a window's steps."""
+        """Return the total of a window's steps."""
         fired = delay(m, self.fires(step), 1, name="fired")
         total = Signal.like(self.total, reset_less=True)
         with m.If(step.valid):

@@ -1,4 +1,4 @@
-"""The maximum over the steps of a window, of each lane or of each bit: max pooling, and with one step a plain copy."""
+"""The maximum over the steps of a window, for each lane or each bit: max pooling, or, with one step, a plain copy."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["Maximum"]
 class Maximum(EngineComponent):
     """Keep the greatest byte of each lane, one word per cycle, with a latency of two cycles: take the word, compare.
 
-    Bit-exact with the twin in ``golden/engines/maximum.py``; with BINARY_MAXIMUM it can keep the greatest of each bit,
-    as the one in ``golden/engines/binary_maximum.py``.
+    Bit-exact with ``golden/engines/maximum.py``; with BINARY_MAXIMUM it can keep the greatest of each bit, as
+    ``golden/engines/binary_maximum.py`` does.
 
     Parameters
     ----------
@@ -42,9 +42,10 @@ class Maximum(EngineComponent):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # A register of its own, not one with other engines: the word comes from the far side of the feature memory.
+        # The engine has a register of its own, shared with no other: the word comes from the far side of the feature
+        # memory.
         step, word = delay(m, self.step, 1, name="step"), copy_of(self.word, 1, name="word", reset_less=True)
-        # Whether a lane takes the word, but for the comparison, which takes most of a cycle.
+        # Whether a lane takes the word whatever the comparison says, which takes most of a cycle.
         takes, joins = Signal(), Signal(reset_less=True)
         by_bit = (self.step.by_bit if self.compares else 1) if self.joins else 0
         fired = Signal(reset_less=True)

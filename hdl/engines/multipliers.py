@@ -1,5 +1,5 @@
-"""The multipliers of the array, which other engines borrow: what both sides see, and whose factors they take; and
-those that two of its columns have in common."""
+"""The array's multipliers, shared: with other engines, which borrow them, and between two columns at twice the
+clock."""
 
 from __future__ import annotations
 
@@ -40,47 +40,50 @@ __all__ = [
 
 
 def borrowed_columns(config: Config) -> int:
-    """Columns of the array, the first ones, whose multipliers other engines of the configuration borrow."""
+    """Return the number of columns of the array, the first ones, whose multipliers other engines borrow."""
     return max(specification_of(code).borrowed_columns(config) for code in config.engines)
 
 
 def weighed_columns(config: Config) -> int:
-    """Those of them, the first ones, to which an engine may give weights of its own."""
+    """Return the number of borrowed columns, the first ones, to which an engine may give weights of its own."""
     given = [specification_of(code) for code in config.engines]
     return max((one.borrowed_columns(config) for one in given if one.brings_weights), default=0)
 
 
 def ahead_columns(config: Config, platform: object) -> frozenset[int]:
-    """Columns whose words and weights come a cycle before they are wanted, because registers of the faster clock take
-    them: of two that have multipliers in common the one that has the first turn, unless it is borrowed."""
+    """Return the columns whose words and weights come a cycle earlier, because registers of the faster clock take them:
+    of two that share multipliers the one that has the first turn, unless it is borrowed."""
     if not platform_of(platform).is_pumped or config.array.columns == 1:
         return frozenset()
     return frozenset(later for _, later in Floorplan.of(config).pairs if later >= borrowed_columns(config))
 
 
 def borrowed_multipliers(columns: int, lanes: int, weighed: int = 0) -> MultiplierColumns:
-    """Multipliers of the array, which multiply by the weights of their columns, or, the first ``weighed``, by what the
-    borrower gives."""
+    """Return the interface to borrowed multipliers of the array. They multiply by the weights of their columns, or, the
+    first ``weighed`` columns, by weights of the borrower."""
     b_width = DIFFERENCE_BITS if weighed else CODE_BITS
     return MultiplierColumns(columns, lanes, a_width=NARROW_BITS, b_width=b_width, weighed=weighed)
 
 
 def borrower_members(columns: int, lanes: int, *, is_weighed: bool = False) -> dict[str, wiring.Member]:
-    """The member of an engine that borrows so many columns, and gives them weights as well if it ``is_weighed``."""
+    """Return the port of an engine that borrows ``columns`` columns, and gives them weights as well if it
+    ``is_weighed``."""
     port = borrowed_multipliers(columns, lanes, columns * is_weighed)
     return {"borrowed_multipliers": Out(port)} if columns else {}
 
 
 def lender_members(columns: int, lanes: int, weighed: int) -> dict[str, wiring.Member]:
-    """The member of the array, of which so many columns are borrowed, and ``weighed`` with weights."""
+    """Return the port of the array, of which ``columns`` columns are borrowed, and ``weighed`` of them with weights."""
     return {"borrowed_multipliers": In(borrowed_multipliers(columns, lanes, weighed))} if columns else {}
 
 
 class LoanStage(ArrayStage):
-    """Let the first columns multiply what other engines give; it is the last stage, directly in front of multipliers.
+    """Let the first columns multiply the factors of other engines; it is the last stage, directly in front of
+    multipliers.
 
-    Array and lent columns have the port ``borrowed_multipliers``. While no engine of the array is selected, its words
-    are zero, and so are the factors of borrowers while one is: nothing is to be chosen but weights.
+    Array and lent columns have the port ``borrowed_multipliers``. The array's words are zero while no engine of the
+    array is selected, and the borrowers' factors are zero while one is. So factors are joined by ``or``; only weights
+    need a choice.
     """
 
     def __init__(self, config: Config):
@@ -88,13 +91,13 @@ class LoanStage(ArrayStage):
         self.columns, self.weighed = borrowed_columns(config), weighed_columns(config)
 
     def members(self) -> dict[str, wiring.Member]:
-        """The borrowers' port."""
+        """Return the borrowers' port."""
         return lender_members(self.columns, self.config.array.lanes, self.weighed)
 
     def words(
         self, m: Module, platform: object, array: MacArray, step: data.View, word: Value
     ) -> tuple[data.View, Value]:
-        """No words while the array is idle, nor of the delay lines."""
+        """Mask the words, and those of the delay lines, while the array is idle."""
         idle = spread(m, ~array.selected.as_value().any(), array.lanes, cycles=SELECT_LATENCY, name="idle")
         own = Signal.like(step, name="own_step")
         m.d.comb += own.eq(step)
@@ -104,7 +107,7 @@ class LoanStage(ArrayStage):
         return own, word & ~Cat(mask.replicate(len(word) // array.lanes) for mask in idle)
 
     def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
-        """What a borrower gives a column, and gets from it."""
+        """Connect a column's factors, weights and products with the borrowers' port."""
         index = column.index
         if index >= self.columns:
             return
@@ -119,7 +122,7 @@ class LoanStage(ArrayStage):
             lent |= port.weighs.any()
         checks = Assertions(m, platform)
         if checks.wanted:
-            # Until words that were on their way have passed.
+            # Words that were under way when the engine was deselected pass until then.
             last = SELECT_LATENCY + array.hops[index] + 1
             waited = Signal(range(last + 1))
             with m.If(array.selected.as_value().any()):
@@ -134,7 +137,7 @@ class LoanStage(ArrayStage):
             checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
 
     def factor_bits(self, column: int) -> tuple[int, int]:
-        """Those of what a borrower gives."""
+        """Return bits that are enough for a borrower's factors too."""
         a_bits, b_bits = super().factor_bits(column)
         return (
             NARROW_BITS if column < self.columns else a_bits,
@@ -142,26 +145,26 @@ class LoanStage(ArrayStage):
         )
 
     def column_members(self, column: int) -> dict[str, wiring.Member]:
-        """The borrowers' port of a column."""
+        """Return the borrowers' port of a column."""
         return lender_members(int(column < self.columns), self.config.array.lanes, int(column < self.weighed))
 
     def factors(self, m: Module, column: MacColumn, lane: int, a: Value, b: Value) -> tuple[Value, Value]:
-        """Those of a borrower, or the column's own."""
+        """Return a borrower's factors or the column's own."""
         if column.index < self.columns:
-            # One of both is zero: nothing is to be chosen.
+            # One of both is zero, so that no choice is needed.
             a |= column.borrowed_multipliers.factors[0][lane]
         if column.index < self.weighed:
             b = Mux(column.borrowed_multipliers.weighs[lane], column.borrowed_multipliers.weights[0][lane], b)
             if column.is_pumped:
-                # A table of its own, which has a cycle: with that of the turn it would be one of five inputs, and
-                # nextpnr puts no register beside such a one.
+                # The choice has a look-up table and a cycle of its own: joined with the choice of the turn it would
+                # have five inputs, and nextpnr puts no register beside such a table.
                 weighed = Signal(b.shape(), name=f"weighed_{lane}", attrs={"keep": 1})
                 m.d.comb += weighed.eq(b)
                 b = weighed
         return a, b
 
     def product(self, m: Module, column: MacColumn, lane: int, product: Value) -> None:
-        """Borrowers get it as well."""
+        """Give borrowers the product as well."""
         if column.index < self.columns:
             m.d.comb += column.borrowed_multipliers.products[0][lane].eq(product)
 
@@ -169,15 +172,15 @@ class LoanStage(ArrayStage):
 class ColumnArbiter(wiring.Component):
     """Join the factors of several borrowers in front of the array, and give all of them its products.
 
-    Nothing is chosen: the factors of a borrower that is not selected are zero, so that an ``or`` joins them. Weights
-    count while their borrower says so.
+    The factors of a borrower that is not selected are zero, so that an ``or`` joins them. Weights count while their
+    borrower sets ``weighs``.
 
     Parameters
     ----------
     columns : sequence of int
-        How many columns each borrower has, the first ones of the array.
+        The number of columns that each borrower has, the first ones of the array.
     weighed : sequence of int
-        For how many of them it has weights: all or none.
+        The number of these columns for which it has weights: all or none.
     lanes : int
 
     Members
@@ -200,7 +203,7 @@ class ColumnArbiter(wiring.Component):
 
     @property
     def borrowers(self) -> list:
-        """The ports of the borrowers."""
+        """Return the ports of the borrowers."""
         return [getattr(self, f"borrower_{place}") for place in range(len(self.columns))]
 
     def elaborate(self, platform) -> Module:
@@ -210,7 +213,7 @@ class ColumnArbiter(wiring.Component):
             for lane in range(self.lanes):
                 factors = [port.factors[column][lane].as_unsigned() for port in users]
                 m.d.comb += self.array.factors[column][lane].eq(reduce(or_, factors).as_signed())
-                # Of as many bits as each knows of.
+                # Each borrower takes as many bits of a product as its port has.
                 m.d.comb += [port.products[column][lane].eq(self.array.products[column][lane]) for port in users]
         givers = [port for port, own in zip(self.borrowers, self.weighed, strict=True) if own]
         for column in range(max(self.weighed)):
@@ -246,7 +249,7 @@ def connect_multipliers(m: Module, engines: Sequence[EngineComponent], lanes: in
 
 
 def connect_pumped(m: Module, pairs: Sequence[tuple[wiring.PureInterface, wiring.PureInterface]]) -> None:
-    """Give each pair of columns, of which these are the banks, multipliers that work twice a cycle."""
+    """Connect each pair of columns, given by their banks, with multipliers that work twice a cycle."""
     m.submodules.turn = turn = Turn()
     is_second = turn.is_second
     for number, banks in enumerate(pairs):
@@ -255,8 +258,9 @@ def connect_pumped(m: Module, pairs: Sequence[tuple[wiring.PureInterface, wiring
         wiring.connect(m, banks[1], pumped.bank_1)
         m.d.comb += pumped.is_second.eq(is_second)
         is_second = pumped.next_is_second
-        # To columns that may be far off, in steps of half a cycle; after two it is the same one's turn. They begin with
-        # what they would have after a while, as all that inverts it does.
+        # The turn travels to columns that may be far off in steps of half a cycle; after two of them it is the same
+        # column's turn. The registers begin with the values that they have in steady state, as all that inverts it
+        # does.
         for step, first in enumerate((1, 0)):
             later = Signal(name=f"turn_{number}_{step}", init=first, reset_less=True)
             m.d[DOUBLE] += later.eq(is_second)

@@ -16,17 +16,17 @@ from .multipliers import borrower_members
 
 __all__ = ["Multiply"]
 
-#: Of a product of two differences of codes.
+#: Bits of a product of two differences of codes.
 _PRODUCT_BITS = 2 * DIFFERENCE_BITS
-#: What each lane is told of a step.
+#: Control signals of a step in each lane.
 _Told = data.StructLayout({"begins": 1, "ends": 1, "zero_point": signed(8)})
 
 
 class Multiply(EngineComponent):
     """Multiply the word that ends a window by the last one that did not, one word per cycle.
 
-    So the first operand may be read in each window, or once for many windows. Both lose their zero points on the way to
-    the array, where the first one stands in the place of weights. Bit-exact with
+    So the first operand may be read in each window, or once for many windows. The zero points of both are subtracted on
+    the way to the array, where the first operand takes the place of weights. Bit-exact with
     :func:`lutterfly.golden.numerics.multiplication.products`.
 
     Parameters
@@ -67,7 +67,7 @@ class Multiply(EngineComponent):
             with m.If(here.begins):
                 m.d.sync += first.eq(difference)
             m.d.sync += second.eq(difference)
-            # Others may have the multipliers as long as nothing ends.
+            # Other engines may use the multipliers until a window ends.
             with m.If(~here.ends):
                 m.d.sync += second.eq(0)
             product = delay(m, array.products[0][lane][:_PRODUCT_BITS], 1, name=f"product_{lane}")

@@ -1,4 +1,4 @@
-"""The shifting finish: bias, shift, zero point and clamp of all lanes at a time, without a multiplier."""
+"""The shifting epilogue: bias, shift, zero point and clamp of all lanes at a time, without a multiplier."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from .engine import WholeFinishComponent, codes_layout, finish_settings_layout, 
 
 __all__ = ["LATENCY", "ShiftFinish"]
 
-#: Add the bias, shift by nothing or by four, by the rest, add the zero point, limit to what a code can be compared to,
-#: clamp.
+#: Cycles: add the bias, shift by zero or four, shift by the rest, add the zero point, limit to a range in which codes
+#: are compared, clamp.
 LATENCY = 6
 
-#: Bits of a shift that are left for the second of both.
+#: Bits of the shift distance that the second shift takes.
 _FINE_BITS = 2
 _COARSE_SHIFT = 1 << _FINE_BITS
 
-#: Bits of a shifted value that are kept beside its sign: with one more it is beyond every code, whatever zero point.
+#: Bits of a shifted value that are kept beside its sign: a value with one more is beyond every code, for any zero
+#: point.
 _KEPT_BITS = 9
 
 
@@ -34,7 +35,7 @@ def _differs(bits: Value, bit: Value) -> Value:
 
 
 class ShiftFinish(WholeFinishComponent):
-    """Make codes of values, ``lanes`` a cycle.
+    """Convert ``lanes`` values to codes each cycle.
 
     Bit-exact with :func:`lutterfly.golden.numerics.fpc.shift_values`.
 
@@ -45,7 +46,7 @@ class ShiftFinish(WholeFinishComponent):
     Members
     -------
     settings, values, biases, codes
-        See :class:`.specification.WholeFinishComponent`. ``low`` is at most ``high``.
+        See :class:`.engine.WholeFinishComponent`. ``low`` is at most ``high``.
     """
 
     finish: ClassVar = SHIFT
@@ -88,7 +89,7 @@ class ShiftFinish(WholeFinishComponent):
             return held
 
         total = register("total", self.values[lane] + self.biases[lane])
-        # With a fraction of as many bits as the coarse shift may leave.
+        # The value has as many fractional bits as the coarse shift may leave.
         scaled = Cat(Const(0, _COARSE_SHIFT), total).as_signed()
         total = register("coarsely", Mux(coarse, total, scaled))
         sign = total[-1]
@@ -103,7 +104,7 @@ class ShiftFinish(WholeFinishComponent):
         shifted = register("shifted", Cat(kept, sign).as_signed())
         rounds_up, overflows = register("rounds_up", half & (rest | kept[0])), register("overflows", beyond)
 
-        # The carry of the rounding comes in at a bit below both.
+        # The carry of the rounding enters one bit below both.
         moved = register("moved", (Cat(Const(1, 1), shifted).as_signed() + Cat(rounds_up, zero_point).as_signed()) >> 1)
         is_negative, overflows = register("is_negative", shifted[-1]), register("overflows_later", overflows)
 

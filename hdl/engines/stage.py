@@ -29,12 +29,13 @@ __all__ = [
     "waits_behind",
 ]
 
-#: The bits of a product of two bytes.
+#: Bits of a product of two bytes.
 PRODUCT_BITS = 16
 
 
 def column_latency(lanes: int) -> int:
-    """Cycles from a word to the total that it completes: multiply, one for each level of the adder tree, accumulate."""
+    """Return the cycles from a word to the total that it completes: multiply, one for each level of the adder tree,
+    accumulate."""
     return MULTIPLIER_LATENCY + ceil_log2(lanes) + 1
 
 
@@ -46,14 +47,14 @@ class Total(NamedTuple):
 
 
 class LaneResults(NamedTuple):
-    """Results of lanes: for each of them whether it has one, and what it is then; in the same cycle for all."""
+    """Results of all lanes in one cycle: for each lane whether it has one, and its total."""
 
     fired: Sequence[Value]
     totals: Sequence[Value]
 
 
 class ArrayStage:
-    """What an engine adds to the multiplier array. MAC adds nothing, as this class.
+    """The additions of one engine to the multiplier array. This class adds nothing, and serves MAC.
 
     A step and its word pass four points, where the array and its columns ask their stages one after the other:
 
@@ -70,21 +71,21 @@ class ArrayStage:
     ----------
     config : Config
     engine : Engine or None
-        Whose stage it is.
+        The engine of the stage; None for a stage of no engine.
 
     Attributes
     ----------
     flag : str
-        The bit of a step that says that it is one of the engine; empty if nobody asks.
+        Flag of a step that is set for steps of the engine; empty if the engine needs none.
     waits : ArrayWaits
-        Cycles that it takes at each point, for all engines: as the engine's configuration says.
+        Cycles that the stage takes at each point, for all engines, as the engine's configuration states.
     multiplies : bool
-        Words of the engine go to the multipliers. If not, the stage masks them in front of these; in the first column,
-        if it is borrowed, also while no engine is selected: there no mask for loans is in front of its words.
+        Whether words of the engine go to the multipliers. If not, the stage masks them in front of these, and in a
+        first column that is borrowed also while no engine is selected, as no mask for loans stands before its words.
     gives_lanes : bool
-        Its results are those of :meth:`lane_results`, and its steps make no totals of columns.
+        Whether its results are those of :meth:`lane_results`; its steps make no totals of columns then.
     delays : bool
-        While its flag is set, a column may see other words than the first one.
+        Whether a column may see other words than the first one while the flag is set.
     word_bits, weight_bits, product_bits : int
         Bits of a lane of a word, of a weight behind :meth:`weights`, and of their product.
     """
@@ -104,7 +105,7 @@ class ArrayStage:
 
     @property
     def name(self) -> str:
-        """The engine's, as it stands in names of signals."""
+        """The engine's name within names of signals."""
         return "" if self.engine is None else self.engine.name.lower()
 
     # The array.
@@ -115,17 +116,17 @@ class ArrayStage:
         return waits.words + column_latency(self.config.array.lanes) + waits.totals + max(floorplan.hops)
 
     def members(self) -> dict[str, wiring.Member]:
-        """Further ports of the array."""
+        """Return further ports of the array."""
         return {}
 
     def words(
         self, m: Module, platform: object, array: MacArray, step: data.View, word: Value
     ) -> tuple[data.View, Value]:
-        """The step and its word on their way to the first column, ``waits.words`` cycles later."""
+        """Return the step and its word for the first column, ``waits.words`` cycles later."""
         return step, word
 
     def hop(self, m: Module, column: int, step: data.View, word: Value) -> Value:
-        """The word that goes to a column, other than the first, with a step: in the same cycle."""
+        """Return the word that goes to a column, other than the first, with a step, in the same cycle."""
         return word
 
     def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
@@ -134,46 +135,46 @@ class ArrayStage:
     def lane_results(
         self, m: Module, platform: object, array: MacArray, steps: list[data.View], products: list[list[Value]]
     ) -> LaneResults:
-        """Results of lanes, if it ``gives_lanes``, of the steps and products of all columns."""
+        """Return the results of lanes from the steps and products of all columns; for stages that give some."""
         raise NotImplementedError
 
     # A column.
 
     def factor_bits(self, column: int) -> tuple[int, int]:
-        """Bits of both factors of the multipliers of a column."""
+        """Return the bits of both factors of a column's multipliers."""
         return self.word_bits, self.weight_bits
 
     def column_members(self, column: int) -> dict[str, wiring.Member]:
-        """Further ports of a column."""
+        """Return further ports of a column."""
         return {}
 
     def masked(self, column: MacColumn) -> Value:
-        """Whether the stage keeps all lanes of the words of a column from its multipliers, now."""
+        """Return whether the stage masks all lanes of a column's words in this cycle."""
         return Const(0)
 
     def weights(self, m: Module, column: MacColumn, weights: data.View) -> data.View:
-        """The weights, an array of lanes, ``waits.weights`` cycles later."""
+        """Return the weights, an array of lanes, ``waits.weights`` cycles later."""
         return weights
 
     def factors(self, m: Module, column: MacColumn, lane: int, a: Value, b: Value) -> tuple[Value, Value]:
-        """Both factors of a lane, of its word and its weight, in the same cycle."""
+        """Return both factors of a lane, from its word and its weight, in the same cycle."""
         return a, b
 
     def product(self, m: Module, column: MacColumn, lane: int, product: Value) -> None:
-        """Give the product of a lane, of as many bits as both factors have, to others than the adder tree."""
+        """Use the product of a lane, which has as many bits as both factors, beside the adder tree."""
 
     def sums(
         self, m: Module, platform: object, column: MacColumn, weights: data.View, terms: list[Value]
     ) -> list[Value]:
-        """What is added up for each lane: the products, or what stands in their place, in the same cycle.
+        """Return the terms of the adder tree, one for each lane, in the same cycle: the products or their replacements.
 
-        ``weights`` are those behind :meth:`weights`, ``MULTIPLIER_LATENCY`` cycles before the terms.
+        ``weights`` are the results of :meth:`weights`, ``MULTIPLIER_LATENCY`` cycles before the terms.
         """
         return terms
 
     def totals(self, m: Module, column: MacColumn, step: data.View, value: Value, before: Callable[[], Total]) -> Total:
-        """The total of a step and its sum ``value``, ``waits.totals`` cycles after what ``before`` makes of them: the
-        accumulator, or a stage before."""
+        """Return the total after a step with the sum ``value``, ``waits.totals`` cycles after that of ``before``, which
+        gives the accumulator's total or an earlier stage's."""
         return before()
 
 

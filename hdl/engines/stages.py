@@ -12,10 +12,10 @@ from .xnor import XnorStage
 
 __all__ = ["STAGES", "stages_of"]
 
-#: What each engine adds to the array, in the order in which words pass: an engine of the array is one line here.
+#: The stage of each engine, in the order in which words pass: an engine of the array is one line here.
 STAGES: dict[int, type[ArrayStage]] = {
     MAC: ArrayStage,
-    # Its words are wider than bytes, and its weights later: what others make of both comes behind.
+    # Winograd's words are wider than bytes, and its weights come later, so that other stages follow it.
     WINOGRAD: WinogradStage,
     DEPTHWISE: DepthwiseStage,
     XNOR: XnorStage,
@@ -23,6 +23,7 @@ STAGES: dict[int, type[ArrayStage]] = {
 
 
 def stages_of(config: Config) -> list[ArrayStage]:
-    """The stages of a configuration, in order; the last one is that of loans, if other engines borrow multipliers."""
+    """Return the stages of a configuration, in order; the last one is that of loans, if other engines borrow
+    multipliers."""
     stages = [kind(config, find_engine(code)) for code, kind in STAGES.items() if code in config.engines]
     return [*stages, LoanStage(config)] if borrowed_columns(config) else stages

@@ -1,4 +1,5 @@
-"""Winograd's minimal filtering beside the array: what becomes of words, of weights, and of sums."""
+"""Winograd's minimal filtering in the array: transforms of words and of weights, and two accumulators for each
+column."""
 
 from __future__ import annotations
 
@@ -29,29 +30,29 @@ __all__ = [
 ]
 
 
-# Behind a column's adder tree: two totals of Winograd steps; one of all others.
+# Behind a column's adder tree stand two accumulators for Winograd steps; all other steps use one.
 
 
 class WinogradTotals(wiring.Component):
     """Add up the sums of steps, and give the total of a window, or both of them, one after the other.
 
-    Bit-exact with :func:`lutterfly.golden.numerics.winograd.outputs`: totals count twice what they give. The first one
-    leaves out the second step of each group, the second one the first. Where windows follow one another, the first step
-    of the next one does not touch the second total, which leaves then.
+    Bit-exact with :func:`lutterfly.golden.numerics.winograd.outputs`: accumulators hold twice the results. The first
+    total leaves out the second step of each group, the second total the first step. Where windows follow one another,
+    the first step of the next window does not change the second total, which is given in that cycle.
 
     Parameters
     ----------
     step : StructLayout
-        With ``phase``, see :func:`.words.phased`.
+        Layout of steps with ``phase``, see :func:`phased`.
     sum_bits, total_bits : int
     fires : function of a step
-        Whether the total of a column is a result after it.
+        Returns whether the total of a column is a result after the step.
 
     Members
     -------
     step : In(step), sum : In(signed(sum_bits))
     fired : Out(1), total : Out(signed(total_bits))
-        Three cycles after the step that fires; for a window with two results, the second one a cycle later.
+        A result, three cycles after the step that fires; for a window with two results, the second one a cycle later.
     """
 
     def __init__(
@@ -95,14 +96,14 @@ class WinogradTotals(wiring.Component):
         return m
 
 
-# In front of the array: sums and differences of the words of Winograd steps; all others pass.
+# In front of the array, words of Winograd steps become sums and differences; all others pass.
 
-#: What becomes of the weights of a step, see :class:`.taps.WinogradTaps`; nothing, if no bit is set.
+#: Control signals for the weights of a step, see :class:`WinogradTaps`; weights pass if no bit is set.
 TAP_CONTROL = data.StructLayout(dict.fromkeys(("keeps", "adds", "takes", "subtracts"), unsigned(1)))
 
 
 def phased(step: data.StructLayout) -> data.StructLayout:
-    """A step that knows which one of its group of four it is: ``phase``."""
+    """Return the layout of a step with its position within its group of four, ``phase``."""
     return data.StructLayout({**step.members, "phase": unsigned(2)})
 
 
@@ -110,21 +111,22 @@ class WinogradWords(wiring.Component):
     """Make the factors of groups of four steps, whose words come in successive cycles.
 
     Bit-exact with :func:`lutterfly.golden.numerics.winograd.transform_inputs`. A factor is the sum or the difference of
-    two words: its own, the one or two before, the one or two after.
+    two words, each at most two words before or after its own.
 
     Parameters
     ----------
     lanes : int
     step : StructLayout
-        As the array's steps are, with the flag ``winograd``.
+        Layout of the array's steps, with the flag ``winograd``.
 
     Members
     -------
     step : In(step), word : In(8 * lanes)
     next_step : Out(phased(step)), next_word : Out(lanes x signed(9))
-        Four cycles later. ``clear`` stands for the first two steps of a window, which begin a total each.
+        The step and its factors, four cycles later. ``clear`` is set for the first two steps of a window, each of which
+        begins a total.
     control : Out(TAP_CONTROL)
-        For the weights of the step, a cycle before it.
+        Control signals for the weights of the step, a cycle before it.
     """
 
     def __init__(self, *, lanes: int, step: data.StructLayout):
@@ -166,7 +168,7 @@ class WinogradWords(wiring.Component):
         return m
 
     def _elaborate_steps(self, m: Module, platform) -> tuple[data.View, data.View, data.View]:
-        """The step of each word but the last two, with its phase."""
+        """Return the step of each word but the last two, with its phase."""
         layout = self.next_step.shape()
         now, clears, following = Signal(layout, name="now"), Signal(), Signal(2, name="following")
         for name in data.Layout.cast(self.step.shape()).members:
@@ -194,15 +196,15 @@ class WinogradWords(wiring.Component):
         return first, selected, third
 
 
-# In front of a column's multipliers: sums of the weights of Winograd steps; all others pass.
+# In front of a column's multipliers, weights of Winograd steps become sums; all others pass.
 
 
 class WinogradTaps(wiring.Component):
-    """Make the factors that come of the weights of groups of four steps.
+    """Make the factors of the weights of groups of four steps.
 
     Bit-exact with :func:`lutterfly.golden.numerics.winograd.transform_taps`: the first two weights of a group pass and
-    are added up; the last two are added to their sum, and subtracted from it. So the weight memory has bytes, and a sum
-    is made where it is used.
+    are added up; the last two are added to their sum, and subtracted from it. So the weight memory holds bytes, and
+    sums are formed in the column that uses them.
 
     Parameters
     ----------
@@ -212,7 +214,7 @@ class WinogradTaps(wiring.Component):
     -------
     control : In(TAP_CONTROL), weights : In(lanes x signed(8))
     taps : Out(lanes x signed(10))
-        A cycle later.
+        The factors, a cycle later.
     """
 
     def __init__(self, lanes: int):
@@ -241,9 +243,9 @@ class WinogradTaps(wiring.Component):
 
 
 class WinogradStage(ArrayStage):
-    """Make factors of the words and weights of four steps, and two totals of their sums.
+    """Transform the words and weights of groups of four steps, and accumulate two totals.
 
-    A column has the port ``control``, of its weights.
+    A column has the port ``control`` for its weights.
     """
 
     flag: ClassVar = "winograd"
@@ -255,32 +257,29 @@ class WinogradStage(ArrayStage):
     def words(
         self, m: Module, platform: object, array: MacArray, step: data.View, word: Value
     ) -> tuple[data.View, Value]:
-        """Sums and differences of words."""
         m.submodules.words = factors = WinogradWords(lanes=array.lanes, step=step.shape())
         m.d.comb += [factors.step.eq(step), factors.word.eq(word)]
-        # What is told of weights goes along with the words, and comes before they pass the stages behind.
+        # The control signals for weights travel with the words, and leave before the words pass the stages behind.
         behind = waits_behind(array.stages, self)
         self._control = delay(m, factors.control, behind.words - behind.weights, name="control_wait")
         return factors.next_step, factors.next_word.as_value()
 
     def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
-        """What is told of weights goes from column to column."""
+        """Pass the control signals for weights from column to column."""
         own = array.pass_on(m, "control", column.index, None if column.index else self._control)
         coming = array.passed("control", array.floorplan.before(column.index)) if column.is_ahead else own
         m.d.comb += column.control.eq(coming)
 
     def column_members(self, column: int) -> dict[str, wiring.Member]:
-        """What becomes of the weights."""
         return {"control": In(TAP_CONTROL)}
 
     def weights(self, m: Module, column: MacColumn, weights: data.View) -> data.View:
-        """Sums of weights."""
         m.submodules.taps = taps = WinogradTaps(column.lanes)
         m.d.comb += [taps.control.eq(column.control), taps.weights.eq(weights)]
         return taps.taps
 
     def totals(self, m: Module, column: MacColumn, step: data.View, value: Value, before: Callable[[], Total]) -> Total:
-        """Two accumulators in the place of one."""
+        """Replace the accumulator by two."""
         m.submodules.totals = totals = WinogradTotals(
             step=step.shape(), sum_bits=len(value), total_bits=ACCUMULATOR_BITS, fires=column.fires
         )

@@ -1,4 +1,4 @@
-"""XNOR-popcount on the words and weights of the array: the bits that agree, counted beside each multiplier."""
+"""XNOR-popcount on the words and weights of the array: bits that agree are counted beside each multiplier."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ __all__ = [
 ]
 
 
-# How many bits of each byte of a word agree with a weight: what XNOR-popcount has in the place of a multiplier.
+# Counting the bits of a byte that agree with a weight takes the place of multiplication.
 
-#: Cycles from a word to what says which of its bytes do not count.
+#: Cycles from a word to the mask of its bytes that do not count.
 UNCOUNTED_DELAY = MULTIPLIER_LATENCY - 1
-#: Of a count, 0 to 8.
+#: Bits of a count, 0 to 8.
 _COUNT_BITS = 4
 
 
 class Agreement(wiring.Component):
     """Count the bits in which each byte of a word agrees with its weight, a word each cycle.
 
-    A count comes as late as a product would, ``MULTIPLIER_LATENCY`` cycles after the word, over two levels with a
-    register after each, and one more that can be cleared. Three bits become a number of at most 3, and so do three
-    others and the last two; these are added. A byte takes 15 look-up tables of four inputs, or 10 of six: every bit of
-    both levels is a function of six.
+    A count has the latency of a product, ``MULTIPLIER_LATENCY`` cycles: two levels with a register after each, and one
+    more register that can be cleared. Three bits become a number of at most 3, as do three others and the last two;
+    these are added. A byte takes 15 look-up tables of four inputs, or 10 of six, as every bit of both levels is a
+    function of six.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class Agreement(wiring.Component):
     word : In(8 * lanes)
     weights : In(lanes x signed(8))
     uncounted : In(lanes x 1)
-        ``UNCOUNTED_DELAY`` cycles after the word: the count is zero. It clears a register, without an inverter.
+        Forces the count to zero, ``UNCOUNTED_DELAY`` cycles after the word. It clears a register, without an inverter.
     counts : Out(lanes x 4)
     """
 
@@ -87,14 +87,14 @@ class Agreement(wiring.Component):
 
 
 def _of_bits(a: Value, b: Value, c: Value | None = None) -> Value:
-    """The sum of two or three bits."""
+    """Return the sum of two or three bits."""
     if c is None:
         return Cat(a ^ b, a & b)
     return Cat(a ^ b ^ c, (a & b) | (c & (a ^ b)))
 
 
 def _of_numbers(a: Value, b: Value, c: Value) -> Value:
-    """The sum of three numbers of two bits, at most 8: what is above their lowest bits is at most 4."""
+    """Return the sum of three numbers of two bits, which is at most 8; the sum of their upper bits is at most 4."""
     low = _of_bits(a[0], b[0], c[0])
     highs = (a[1], b[1], c[1], low[1])
     odd, every = Cat(highs).xor(), Cat(highs).all()
@@ -103,38 +103,38 @@ def _of_numbers(a: Value, b: Value, c: Value) -> Value:
     return Cat(low[0], odd, two, every)
 
 
-#: Cycles in which what counted last has left the registers of a column.
+#: Cycles until the last count has left the registers of a column.
 _LINGERS = 2 * MULTIPLIER_LATENCY
 
 
 class XnorStage(ArrayStage):
     """Add up twice the bits in which words and weights agree, in the place of products, which are zero.
 
-    ``keeps`` in a step says which bytes of its word count. A column has the ports ``binary``, in which words are not
-    multiplied and which stays while words are under way, and ``uncounted``, of the word ``UNCOUNTED_DELAY`` cycles
-    before, a bit for each lane. Bit-exact with :func:`lutterfly.golden.engines.xnor.agreeing`.
+    ``keeps`` in a step has a bit for each byte of its word that counts. A column has two ports with a bit for each
+    lane: ``binary``, which masks words in front of multipliers and is stable while words are under way, and
+    ``uncounted``, for the word of ``UNCOUNTED_DELAY`` cycles before. Bit-exact with
+    :func:`lutterfly.golden.engines.xnor.agreeing`.
     """
 
     flag: ClassVar = "binary"
     multiplies: ClassVar = False
 
     def column_members(self, column: int) -> dict[str, wiring.Member]:
-        """What is binary, and what does not count."""
         lanes = self.config.array.lanes
         return {"binary": In(lanes), "uncounted": In(lanes)}
 
     def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
-        """What does not count goes along with words."""
+        """Pass the mask of bytes that do not count from column to column."""
         index = column.index
         first = None if index else self._uncounted(m, platform, array)
         uncounted = array.pass_on(m, "uncounted", index, first)
-        # In front of the first column's multipliers is no register: there one mask stands for both.
+        # No register stands in front of the first column's multipliers; there one mask serves XNOR and loans.
         is_masked = array.selected[self.name] if index or not array.is_lent(index) else ~array.multiplies
         binary = spread(m, is_masked, array.lanes, cycles=SELECT_LATENCY, name=f"binary_{index}")
         m.d.comb += [column.binary.eq(Cat(binary)), column.uncounted.eq(uncounted)]
 
     def _uncounted(self, m: Module, platform: object, array: MacArray) -> Value:
-        """The bytes of the first column's words that do not count."""
+        """Return the mask of bytes of the first column's words that do not count."""
         step = array.entering_step
         counted = step.keeps & step.binary.replicate(array.lanes)
         uncounted = delay(m, ~counted, UNCOUNTED_DELAY, name="uncounted")
@@ -145,17 +145,16 @@ class XnorStage(ArrayStage):
         return uncounted
 
     def masked(self, column: MacColumn) -> Value:
-        """Where words are binary."""
         return column.binary.all()
 
     def factors(self, m: Module, column: MacColumn, lane: int, a: Value, b: Value) -> tuple[Value, Value]:
-        """Masked, not chosen: see PairLine."""
+        """Mask the word instead of choosing, for the reason that PairLine gives."""
         return (a.as_unsigned() & ~column.binary[lane].replicate(len(a))).as_signed(), b
 
     def sums(
         self, m: Module, platform: object, column: MacColumn, weights: data.View, terms: list[Value]
     ) -> list[Value]:
-        """Products, or twice the bits that agree: one of both is zero."""
+        """Return products or twice the counts, joined by ``or``, as one of both is zero."""
         agreement = self._counter(m, platform, column)
         word = column.word
         if column.is_ahead:
@@ -172,9 +171,9 @@ class XnorStage(ArrayStage):
         ]
 
     def _counter(self, m: Module, platform: object, column: MacColumn) -> Agreement:
-        """What counts bits; asleep while no word is binary, when it gives zeros."""
+        """Add the bit counters, whose clock a simulation stops while no word is binary; they give zeros then."""
         agreement, checks = Agreement(column.lanes), Assertions(m, platform)
-        # A step that is none may count before the array is told.
+        # The counters may see a word that is no step's before the array's selection arrives.
         counts = ~column.uncounted.all()
         sleep = Sleep(m, platform, column.binary.any() | counts, cycles=_LINGERS)
         m.submodules.agreement = sleep.of(agreement)

@@ -1,4 +1,4 @@
-"""The bridge: frames from the line are carried out, on registers and arena, and answered."""
+"""The bridge carries out requests from the line on registers and arena, and answers them."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ __all__ = [
 ]
 
 
-# Byte after byte of the arena: read for answers and checksums, written from a frame.
+# The arena is read byte by byte for answers and checksums, and written byte by byte from a frame.
 
 
 class ArenaWalk(wiring.Component):
     """Walk over a range of the arena, a byte at a time; about eight cycles each.
 
-    No combinational path but from the arena's answer to ``byte``.
+    The only combinational path leads from the arena's answer to ``byte``.
 
     Parameters
     ----------
     address_bits : int
-        Of the arena.
+        Bits of an address of the arena.
 
     Members
     -------
     load : In(1), address : In(address_bits), length : In(address_bits + 1)
-        Begin at the front of a range, of one byte or more. Not while a byte is under way.
+        Begin at the start of a range of one byte or more; not while an access is under way.
     ask : In(1), byte : Out(push_signature of 8 bits), last : Out(1)
-        While ``ask`` is high, read the next byte; ``last``, with it, says that none follows.
+        While ``ask`` is high, read the next byte; ``last`` comes with the final one.
     write : In(1), place : Out(10), buffered : In(8), written : Out(1)
-        Begin to write the range; from which byte of the frame, ``BUFFER_LATENCY`` cycles before it is here; and, for
-        one cycle, that all of it is written.
+        ``write`` begins to write the range. ``place`` is the byte of the frame that ``buffered`` gives
+        ``BUFFER_LATENCY`` cycles later. ``written`` is high for one cycle when the whole range is written.
     host : Out(HostSignature)
         The arena.
     """
@@ -77,7 +77,7 @@ class ArenaWalk(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         request, answer = self.host.request, self.host.answer
-        # Bytes after the one at hand.
+        # Bytes after the present one.
         left, wait = Signal(self.address_bits, reset_less=True), Signal(range(BUFFER_LATENCY + 1))
         moves = Signal()
         m.d.comb += [self.last.eq(left == 0), self.byte.payload.eq(answer.payload)]
@@ -118,13 +118,13 @@ class ArenaWalk(wiring.Component):
         return m
 
 
-# One access at a time to the registers, on AXI4-Lite.
+# The registers are accessed on AXI4-Lite, one access at a time.
 
 
 class RegisterPort(wiring.Component):
     """Read or write a register: a cycle from ``start`` to the bus, and one from the bus to ``done``.
 
-    What is offered stays until it is taken. Every output is registered but for ``bready`` and ``rready``, which are
+    Offers are stable until they are accepted. Every output is registered but for ``bready`` and ``rready``, which are
     always high.
 
     Parameters
@@ -134,11 +134,12 @@ class RegisterPort(wiring.Component):
     Members
     -------
     start : In(1), write : In(1), address : In(address_bits), data : In(32)
-        Begin an access; not before the last one is done.
+        Begin an access; not before the previous one is done.
     done : Out(1)
-        High for one cycle at its end.
+        High for one cycle at the end of the access.
     okay : Out(1), value : Out(32)
-        With ``done``: whether there is such a register. What is read stays until the next read.
+        With ``done``, whether there is such a register, and the value that was read, which is stable until the next
+        read.
     control : Out(axi4_lite_signature)
     """
 
@@ -186,11 +187,11 @@ class RegisterPort(wiring.Component):
         return m
 
 
-# What the bridge does with a request, operation by operation: states of its state machine.
+# The states of the bridge's state machine that decide on a request and carry it out, operation by operation.
 
 
 def decide(m: Module, state: SimpleNamespace) -> None:
-    """What becomes of a good frame: within the state in which that is decided."""
+    """Choose the status and the next state for a good frame; called within the state DECIDE."""
     check, port, walk = m.submodules.check, m.submodules.port, m.submodules.walk
     header = m.submodules.intake.header
     identifies = header.operation == Operation.IDENTIFY
@@ -224,7 +225,7 @@ def decide(m: Module, state: SimpleNamespace) -> None:
 def carry_out(
     m: Module, state: SimpleNamespace, begins_sum: Signal, summing: Signal, *, interrupt: Value, received: Value
 ) -> None:
-    """The states of the operations that take their time."""
+    """Add the states of the operations that take several cycles."""
     port, walk = m.submodules.port, m.submodules.walk
     with m.State("ACCESS"):
         m.d.sync += state.status.eq(Mux(port.okay, Status.OK, Status.REGISTER_REFUSED))
@@ -251,7 +252,7 @@ def carry_out(
 
 
 def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
-    """The word of an answer that has one: within the state in which it begins. That of a CHECKSUM is the CRC."""
+    """Choose the word of an answer that has one; called within the state ANSWER. The word of a CHECKSUM is the CRC."""
     parts = m.submodules
     with m.Switch(parts.intake.header.operation):
         with m.Case(Operation.IDENTIFY):
@@ -265,11 +266,12 @@ def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
 class Bridge(wiring.Component):
     """Answer a host's requests, one after the other.
 
-    Bit-exact with :class:`lutterfly.golden.link.bridge.BridgeModel`. Nothing happens before a whole frame is here whose
-    CRC is right; while its request is carried out, and answered, what comes is lost. It listens again, at a new rate if
-    that was asked for, as soon as the last byte of its answer goes to the line. That takes bounded time if registers,
-    arena and line do: a WAIT as many cycles as it says, all else a few for each byte. At another rate than the initial
-    one, ``rate_timeout`` cycles of listening without a good frame bring that back.
+    Bit-exact with :class:`lutterfly.golden.link.bridge.BridgeModel`. A request is carried out once its whole frame has
+    come with the right CRC; bytes that come until it is answered are lost. The bridge listens again, at a new rate if
+    the request sets one, as soon as the last byte of the answer goes to the line. The time of a request is bounded if
+    registers, arena and line are: a WAIT takes as many cycles as it asks for, any other request a few for each byte. At
+    another rate than the initial one, ``rate_timeout`` cycles of listening without a good frame restore the initial
+    rate.
 
     Parameters
     ----------
@@ -280,16 +282,17 @@ class Bridge(wiring.Component):
     register_bits : int
         Bits of a register's address.
     rate_timeout : int or None
-        Cycles; a second by default.
+        Time-out in cycles; a second by default.
 
     Members
     -------
     received : In(push_signature of received_layout)
-        From the line, bytes four cycles apart at least.
+        Bytes from the line, at least four cycles apart.
     sent : Out(stream of 8 bits)
-        To the line.
+        Bytes to the line.
     bit_time : Out(16)
-        In sixteenths of a cycle; a byte that has been taken from ``sent`` keeps that which it had.
+        Time of a bit in sixteenths of a cycle; a byte that has been taken from ``sent`` keeps the time that it began
+        with.
     interrupt : In(1)
     control : Out(axi4_lite_signature)
         The registers.
@@ -324,7 +327,8 @@ class Bridge(wiring.Component):
         m = Module()
         m.submodules.intake = intake = FrameIntake()
         m.submodules.check = check = RequestCheck(arena_bytes=self.arena_bytes, register_bits=self.register_bits)
-        # Begun anew by a reset: `start` puts a multiplexer before each of its sums, half as many look-up tables again.
+        # A reset begins a new CRC, as the port `start` would put a multiplexer before each of its sums, which takes
+        # half as many look-up tables again.
         begins_crc = Signal()
         m.submodules.crc = crc = ResetInserter(begins_crc)(CRC32_ISO_HDLC().create())
         m.submodules.port = port = RegisterPort(self.register_bits)
@@ -335,7 +339,7 @@ class Bridge(wiring.Component):
         connect(m, flipped(self.received), intake.received)
         connect(m, port.control, flipped(self.control))
         connect(m, walk.host, flipped(self.host))
-        # Between the bytes to choose from, and what counts them.
+        # A register separates the choice of bytes from the encoder that counts them.
         m.submodules.outgoing = outgoing = Slot(plain_layout())
         connect(m, sender.output, outgoing.input)
         connect(m, outgoing.output, encoder.input)
@@ -347,7 +351,7 @@ class Bridge(wiring.Component):
             is_nak=Signal(),
             remembers=Signal(),
             sets_rate=Signal(),
-            # Cycles until the initial rate is back, while it listens; else those of a WAIT.
+            # While the bridge listens, cycles until the initial rate is restored; else the remaining cycles of a WAIT.
             left=Signal(32, init=self.rate_timeout - 1),
         )
         m.d.comb += [
@@ -387,7 +391,7 @@ class Bridge(wiring.Component):
         intake, check, crc, walk, sender = parts.intake, parts.check, parts.crc, parts.walk, parts.sender
         wait = Signal(range(CHECK_LATENCY + 1))
         summing, begins_sum = Signal(), Signal()
-        # Of what the CRC is: in turns, of the frame, of the arena, and of the answer.
+        # One CRC serves the frame, the arena and the answer in turn.
         m.d.comb += [
             begins_crc.eq(intake.begin | sender.clear | begins_sum),
             crc.valid.eq(intake.content.valid | sender.content.valid | summing & walk.byte.valid),

@@ -1,4 +1,4 @@
-"""COBS, to the line: what :func:`lutterfly.golden.link.frames.encode` does, a block at a time."""
+"""COBS towards the line encodes as :func:`lutterfly.golden.link.frames.encode`, a block at a time."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 ]
 
 
-#: Cycles from an address to its byte, which is taken from the RAM's output register.
+#: Cycles from an address to its byte, which comes from the RAM's output register.
 _FETCH = RAM_LATENCY + 1
 
 
 def plain_layout() -> data.StructLayout:
-    """A byte of a frame; ``last`` closes the frame."""
+    """Return the layout of a byte of a frame; ``last`` closes the frame."""
     return data.StructLayout({"byte": unsigned(8), "last": unsigned(1)})
 
 
@@ -38,7 +38,7 @@ class CobsEncoder(wiring.Component):
     Parameters
     ----------
     block_bytes : int
-        Data bytes of a block, at most: other than COBS has it in proofs alone.
+        Most data bytes of a block; only proofs use another number than that of COBS.
 
     Members
     -------
@@ -54,9 +54,9 @@ class CobsEncoder(wiring.Component):
         m = Module()
         m.submodules.block = block = Ram(width=8, depth=1 << ceil_log2(self.block_bytes))
         plain, output = self.input.payload, self.output
-        # Bytes of the block, and those of it that are sent.
+        # Number of bytes in the block, and of those that have been sent.
         count, sent = Signal(range(self.block_bytes + 1)), Signal(range(self.block_bytes + 1))
-        # The frame ends with this block, or with an empty one after it.
+        # Whether the frame ends with this block, or with an empty one after it.
         last, last_is_zero = Signal(), Signal()
         wait = Signal(range(_FETCH + 1))
         is_zero, is_full = Signal(), Signal()
@@ -101,11 +101,11 @@ class CobsEncoder(wiring.Component):
         return m
 
 
-# COBS, from the line: what :func:`lutterfly.golden.link.frames.decode` does, a byte at a time.
+# COBS from the line decodes as :func:`lutterfly.golden.link.frames.decode`, a byte at a time.
 
 
 def decoded_layout() -> data.StructLayout:
-    """A byte of a frame; or its ``end``, without a byte, and whether it is ``damaged``."""
+    """Return the layout of a byte of a frame, or of its ``end``, which has no byte and may be ``damaged``."""
     return data.StructLayout({"byte": unsigned(8), "end": unsigned(1), "damaged": unsigned(1)})
 
 
@@ -118,7 +118,7 @@ class CobsDecoder(wiring.Component):
     Parameters
     ----------
     block_bytes : int
-        Data bytes of a block, at most: other than COBS has it in proofs alone.
+        Most data bytes of a block; only proofs use another number than that of COBS.
 
     Members
     -------
@@ -136,7 +136,7 @@ class CobsDecoder(wiring.Component):
         m = Module()
         received, decoded = self.input.payload, self.output.payload
         left = Signal(range(256))
-        # Of the frame at hand: it has begun, a zero comes before the next block, it is damaged.
+        # State of the present frame: it has begun, a zero comes before the next block, it is damaged.
         begun, owes_zero, damaged, within = Signal(), Signal(), Signal(), Signal()
         m.d.comb += within.eq(left != 0)
         m.d.sync += [self.output.valid.eq(0), decoded.byte.eq(received.byte), decoded.end.eq(0), decoded.damaged.eq(0)]

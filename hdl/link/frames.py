@@ -1,4 +1,4 @@
-"""Frames from the line: a header in registers, data in block RAM, and whether all of it is right."""
+"""Frames of the link: intake of requests with their checks, and sending of answers."""
 
 from __future__ import annotations
 
@@ -28,42 +28,43 @@ __all__ = [
 ]
 
 
-#: From ``place`` to ``buffered``.
+#: Cycles from ``place`` to ``buffered``.
 BUFFER_LATENCY = RAM_LATENCY
 _TAIL_BITS = 8 * (WORD_BYTES + CRC_BYTES)
 
 
 def header_layout() -> data.StructLayout:
-    """The header of a frame."""
+    """Return the layout of a frame's header."""
     layout = data.StructLayout({name: unsigned(8 * size) for name, (_, size) in FIELDS.items()})
     assert all(layout[name].offset == 8 * at for name, (at, _) in FIELDS.items())
     return layout
 
 
 class FrameIntake(wiring.Component):
-    """Gather a frame while it may, and say at its end whether it is good; nothing else ever follows from its bytes.
+    """Gather a frame while ``listens`` is high, and report at its end whether it is good; its bytes have no other
+    effect.
 
-    Good is what has the right length and the right CRC, and no damage. It is said three cycles after the delimiter, and
-    stands in here until ``begin``. Bytes that come while a request is carried out are lost. If the last of them was no
-    delimiter, so is what follows, up to the next one.
+    A frame is good if its length and its CRC are right and it is not damaged. The report comes three cycles after the
+    delimiter, and the frame is kept until ``begin``. Bytes that come while a request is carried out are lost. If the
+    last of them was no delimiter, the bytes up to the next delimiter are lost as well.
 
-    Bytes come four cycles apart at least. No combinational path, but from ``matches`` on, into registers.
+    Bytes come at least four cycles apart. The only combinational paths lead from ``matches`` into registers.
 
     Members
     -------
     received : In(push_signature of received_layout)
     listens : In(1)
-        Gather what comes; else it is lost.
+        Gather bytes that come; else they are lost.
     begin : In(1)
-        The next frame begins: what is here of the last one is forgotten.
+        Discard the present frame and begin the next one.
     content : Out(push_signature of 8 bits)
-        What the CRC is of, its own four bytes after it; ``begin`` clears it.
+        The bytes to compute the CRC of, followed by the CRC's own four bytes; ``begin`` restarts it.
     matches : In(1)
-        Whether the last four bytes of this content are the CRC of those before them, a cycle later.
+        Whether the last four bytes of ``content`` are the CRC of those before them, a cycle later.
     frame : Out(push_signature of one bit)
         The end of a frame, and whether it is good.
     header : Out(header_layout), data_bytes : Out(signed)
-        ``data_bytes`` is what there is, whatever ``length`` says.
+        ``data_bytes`` is the number of data bytes that have come, which may differ from ``length`` of the header.
     tail : Out(64)
         The last four bytes of data, and the CRC.
     place : In(10), buffered : Out(8)
@@ -100,7 +101,7 @@ class FrameIntake(wiring.Component):
         m.submodules.decoder = decoder = CobsDecoder()
         m.submodules.buffer = buffer = Ram(width=8, depth=MAX_DATA)
         received, decoded = self.received, decoder.output.payload
-        # What has begun while nobody listened is let go to its end.
+        # A frame that has begun while the intake did not listen is skipped to its end.
         skips, is_delimiter = Signal(), Signal()
         m.d.comb += [
             is_delimiter.eq((received.payload.byte == frames.DELIMITER) & ~received.payload.error),
@@ -117,7 +118,7 @@ class FrameIntake(wiring.Component):
             ends.eq(decoder.output.valid & decoded.end),
             self.content.valid.eq(comes),
             self.content.payload.eq(decoded.byte),
-            # Of the byte that comes: data begins at zero, and the CRC, of which nobody knows yet, follows.
+            # Index of the incoming byte within the data. The CRC follows the data, and is not told from it yet.
             at.eq(self.data_bytes + CRC_BYTES),
             is_header.eq(at < 0),
             is_data.eq(~is_header & (at < MAX_DATA)),
@@ -147,7 +148,7 @@ class FrameIntake(wiring.Component):
         return m
 
 
-# Answers to the line: a header, what follows it, and a CRC.
+# An answer on the line is a header, data and a CRC.
 
 
 class AnswerKind(enum.Enum):
@@ -162,27 +163,28 @@ class AnswerKind(enum.Enum):
 class AnswerSender(wiring.Component):
     """Send an answer, a byte each cycle at most: header, data, and the CRC of both; then ``done``.
 
-    The header comes from where it stands, its first byte in the lowest bits, and is shifted out; that of a NAK is made
-    up. Bytes of the arena are asked for one at a time. No combinational path but from ``byte`` to ``output``.
+    The header is shifted out of the register that holds it, its first byte in the lowest bits; a NAK has a header of
+    constants. Bytes of the arena are asked for one at a time. The only combinational path leads from ``byte`` to
+    ``output``.
 
     Parameters
     ----------
     constants : bytes
-        What an IDENTITY begins with.
+        The first bytes of an IDENTITY.
 
     Members
     -------
     start : In(1)
-        Begin; ``kind`` and ``is_nak`` are as they are then.
+        Begin an answer, with ``kind`` and ``is_nak`` of that cycle.
     kind : In(AnswerKind), is_nak : In(1)
     word : In(32)
-        With ``start`` the word of the data; later the CRC of ``content``, a cycle later than that.
+        With ``start``, the word of the data; later the CRC of ``content``, a cycle after its last byte.
     byte : In(8), shifts : Out(1)
         The header's first byte, and that it is taken.
     ask : Out(1), last_asked : In(1), arena : In(push_signature of 8 bits)
-        Ask for the next byte of the arena, until it comes; with it, ``last_asked`` says that it is the last one.
+        Ask for the next byte of the arena, until it comes; ``last_asked`` comes with the final one.
     clear : Out(1), content : Out(push_signature of 8 bits)
-        What the CRC is of.
+        The bytes to compute the CRC of.
     output : Out(stream of plain_layout)
     done : Out(1)
         High for one cycle, after the last byte is taken.
@@ -266,7 +268,7 @@ class AnswerSender(wiring.Component):
         return m
 
     def _elaborate_constants(self, m: Module, left: Signal, end: Value) -> None:
-        """What an IDENTITY begins with; its word follows."""
+        """Add the state that sends the constants of an IDENTITY; its word follows."""
         constants = Array(Const(byte, 8) for byte in reversed(self.constants))
         with m.State("IDENTITY"):
             m.d.comb += [self.output.valid.eq(1), self.output.payload.byte.eq(constants[left])]
@@ -275,7 +277,7 @@ class AnswerSender(wiring.Component):
                 m.next = "WORD"
 
     def _elaborate_arena(self, m: Module, word: Signal, sent: Signal) -> None:
-        """Bytes of the arena, one after the other, each in the lowest bits of ``word``."""
+        """Add the states that send bytes of the arena, one after the other, from the lowest bits of ``word``."""
         was_last = Signal(reset_less=True)
         with m.State("ASK"):
             m.d.comb += self.ask.eq(1)
@@ -290,7 +292,7 @@ class AnswerSender(wiring.Component):
                     m.next = "SUM"
 
 
-# What is to be done with a request: carry it out, answer it as before, or refuse it.
+# A request is carried out, answered as before, or refused.
 
 CHECK_LATENCY = 2
 _OF_ARENA = (Operation.READ, Operation.WRITE, Operation.CHECKSUM)
@@ -298,7 +300,7 @@ _OF_REGISTERS = (Operation.READ_REGISTER, Operation.WRITE_REGISTER)
 
 
 class RequestCheck(wiring.Component):
-    """Judge a request within ``CHECK_LATENCY`` cycles; and remember the last one. No combinational path.
+    """Judge a request within ``CHECK_LATENCY`` cycles, and remember the last one. There is no combinational path.
 
     Parameters
     ----------
@@ -312,15 +314,15 @@ class RequestCheck(wiring.Component):
     header : In(header_layout), data_bytes : In(11), crc : In(32), word : In(32)
         The request, and a word of data if it has one.
     verdict : Out(8)
-        The status of its answer, where that is clear before it is carried out.
+        The status of its answer, as far as it is known before the request is carried out.
     other : Out(1)
-        It has the number of the last request, and is another one.
+        The request has the number of the last one, but differs from it.
     repeated : Out(1)
-        It is the last request again, and is not carried out twice.
+        The request is the last one again, and is not carried out twice.
     remember : In(1), status : In(8)
-        It is the last one from now on, and this became of it.
+        Make it the last request, with this status.
     forget : In(1)
-        There is no last one.
+        Forget the last request.
     last_status : Out(8)
     """
 
@@ -352,7 +354,7 @@ class RequestCheck(wiring.Component):
         lengths = self._elaborate_lengths(m)
         of_arena, of_registers = self._elaborate_addresses(m)
         is_rate = Signal(reset_less=True)
-        # Both limits are powers of two, or one less: no carry.
+        # Both limits are powers of two, or one less, so that the comparison needs no carry.
         least, most = ceil_log2(frames.LEAST_BIT_TIME), ceil_log2(frames.MOST_BIT_TIME)
         m.d.sync += is_rate.eq(self.word[least:].any() & ~self.word[most:].any())
         m.d.comb += rate_is_right.eq((operation != Operation.SET_RATE) | is_rate)
@@ -398,7 +400,8 @@ class RequestCheck(wiring.Component):
         return m
 
     def _elaborate_lengths(self, m: Module) -> dict:
-        """Whether ``length`` is right for what it counts, and whether ``none`` or the ``whole`` of the data is here."""
+        """Return whether ``length`` suits the operation, and whether there are no data bytes (``none``) or as many as
+        it says (``whole``)."""
         length, bits = self.header.length, ceil_log2(MAX_DATA)
         low, high = length[:bits].any(), length[bits + 1 :].any()
         conditions = {
@@ -416,7 +419,7 @@ class RequestCheck(wiring.Component):
         return found
 
     def _elaborate_addresses(self, m: Module) -> tuple[Signal, Signal]:
-        """Whether a range lies within the arena, and whether a register's address is one."""
+        """Return whether a range lies within the arena, and whether an address is a register's."""
         address, length, bits = self.header.address, self.header.length, ceil_log2(self.arena_bytes)
         of_arena, of_registers = Signal(reset_less=True), Signal(reset_less=True)
         end = Signal(unsigned(bits + 2))

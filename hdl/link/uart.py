@@ -19,47 +19,47 @@ __all__ = [
 ]
 
 
-# Times of bits that are no whole cycles: what is left over counts for the next one.
+# Bit times need not be whole cycles: the remainder of one counts for the next one.
 
 
 def last_cycle(m: Module, bit_time: Value, part_bits: int, *, begins: Value) -> Signal:
-    """Whether this cycle is the last one of the time at hand; the next one follows.
+    """Return whether this cycle is the last one of the present interval; the next interval follows.
 
     Parameters
     ----------
     m : Module
     bit_time : Value
-        How long a time is, in parts of a cycle: at least one cycle.
+        The length of an interval, in parts of a cycle: at least one cycle.
     part_bits : int
-        A cycle has 2 ** part_bits parts.
+        Defines the parts: a cycle has 2 ** part_bits of them.
     begins : Value
-        The next cycle is the first one of a time, whatever is at hand.
+        Restarts: the next cycle is the first one of an interval.
     """
     left = Signal(range(frames.MOST_BIT_TIME + (1 << part_bits)), name="left", reset_less=True)
     ends, again = Signal(name="ends"), Signal(name="again")
     part, whole = left[:part_bits], left[part_bits:]
     m.d.comb += [ends.eq(whole == 1), again.eq(ends | begins)]
-    # One addition for both: a whole cycle less, or the next time and the part that is left over.
+    # One adder serves both cases: a whole cycle less, or the next interval plus the remainder.
     cycle_less = Const(-1 << part_bits, len(left))
     m.d.sync += left.eq(Mux(again, bit_time, left) + Mux(again, Mux(begins, 0, part), cycle_less))
     return ends
 
 
-#: Looks at the line in each bit: one a cycle where a bit is as short as it may be.
+#: Samples of the line in each bit: one each cycle where a bit is as short as it may be.
 TICKS = frames.LEAST_BIT_TIME // frames.PARTS
-#: A tick's time is a bit's with another unit: so many parts of a cycle.
+#: The interval of a tick is the time of a bit in other units: a cycle has this many parts.
 _TICK_PARTS = frames.PARTS * TICKS
 _BITS = 10
 _MIDDLE = TICKS // 2
 
 
 def received_layout() -> data.StructLayout:
-    """A byte from the line; ``error``: it came without its stop bit."""
+    """Return the layout of a byte from the line; ``error`` is set if it came without its stop bit."""
     return data.StructLayout({"byte": unsigned(8), "error": unsigned(1)})
 
 
 class UartReceiver(wiring.Component):
-    """Receive bytes, none while the line's start bit is a glitch; each bit is what the line is at two of three ticks.
+    """Receive bytes; each bit is the majority of three samples, and a start bit that is a glitch begins none.
 
     Ticks come ``TICKS`` times a bit, from the falling edge of the start bit on; those around the middle count. A byte
     is given five eighths into its stop bit, and the next one may begin right then: a sender's rate may be off by 2 %.
@@ -71,7 +71,7 @@ class UartReceiver(wiring.Component):
     -------
     rx : In(1)
     bit_time : In(16)
-        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.frames`; it may change between bytes.
+        Time of a bit in sixteenths of a cycle, see :mod:`lutterfly.golden.link.frames`; it may change between bytes.
     output : Out(push_signature of received_layout)
     """
 
@@ -108,32 +108,32 @@ class UartReceiver(wiring.Component):
                 with m.If(bits_left == 0):
                     m.d.sync += [
                         runs.eq(0),
-                        # A sender that is fast may have begun the next byte, but not without a stop bit.
+                        # A fast sender may have begun the next byte already, but not without a stop bit.
                         waits_for_high.eq(~is_high),
                         self.output.valid.eq(1),
                         self.output.payload.byte.eq(bits),
                         self.output.payload.error.eq(~is_high),
                     ]
-                # What begins is no start bit.
+                # The falling edge did not begin a start bit.
                 with m.If((bits_left == _BITS - 1) & is_high):
                     m.d.sync += [runs.eq(0), waits_for_high.eq(1)]
         return m
 
 
-# The sending half of a UART: bytes of eight bits, lowest first, between a start bit and a stop bit.
+# The sending half of a UART sends bytes of eight bits, lowest first, between a start bit and a stop bit.
 
 
 class UartTransmitter(wiring.Component):
     """Send a byte in the time of ten bits, the next one two cycles later if it is there; no combinational path.
 
-    The times of single bits are whole cycles; those of a byte together are as long as ``bit_time`` says, to a cycle.
+    The times of single bits are whole cycles; a whole byte takes ten times ``bit_time``, to within a cycle.
 
     Members
     -------
     input : In(stream of 8 bits)
     bit_time : In(16)
-        In sixteenths of a cycle, see :mod:`lutterfly.golden.link.frames`; a byte has that of the cycle before it is
-        taken, to its end.
+        Time of a bit in sixteenths of a cycle, see :mod:`lutterfly.golden.link.frames`; a byte has that of the cycle
+        before it is taken, to its end.
     tx : Out(1)
         High while nothing is sent.
     """
