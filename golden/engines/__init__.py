@@ -1,4 +1,4 @@
-"""The engines: the one table of what there are, what they compute, and what a configuration says of them.
+"""The table of all engines with their specifications, and the engines of a configuration.
 
 See ``docs/adding-an-engine.md``.
 """
@@ -47,14 +47,14 @@ __all__ = [
 #: An engine is one line here, and one in ``hdl/engines/__init__.py``, or in ``hdl/engines/stages.py``.
 _MODULES = (mac, maximum, depthwise, xnor, fpc, add, binary_maximum, multiply, winograd)
 
-#: What each engine computes, by its code.
+#: The specification of each engine, by its code.
 SPECIFICATIONS: dict[int, EngineSpecification] = {one.SPECIFICATION.engine: one.SPECIFICATION for one in _MODULES}
-#: By their codes.
+#: The memories of engines, by their codes.
 ENGINES: dict[int, Engine[Any]] = {one.engine: one.engine for one in SPECIFICATIONS.values()}
 
 
 def find_engine(code: int) -> Engine[Any]:
-    """The engine with a code.
+    """Return the engine with a code.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def find_engine(code: int) -> Engine[Any]:
 
 
 def find_memory(code: int) -> LocalMemory:
-    """The memory with a code, of any configuration.
+    """Return the memory with a code, of any configuration.
 
     Raises
     ------
@@ -84,12 +84,12 @@ def find_memory(code: int) -> LocalMemory:
 
 
 def format_of(opcode: Opcode, engine: int) -> Format[CommandFields]:
-    """The format of a command; of COMPUTE with the fields of its engine, which does not matter to others."""
+    """Return the format of a command; that of COMPUTE has the fields of ``engine``, which other commands ignore."""
     return find_engine(engine).format if opcode is Opcode.COMPUTE else FORMATS[opcode]
 
 
 def decode(command: bytes) -> CommandFields:
-    """The fields of a command, those of its engine among them.
+    """Return the fields of a command, including those of its engine.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def decode(command: bytes) -> CommandFields:
 
 
 class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
-    """The engines that a core is built with, in the order of their codes, and what each of them is built with.
+    """The engines of a core, in the order of their codes, each with its configuration.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
     Raises
     ------
     TypeError
-        If what an engine is given is not of its kind.
+        If the configuration of an engine has the wrong type.
     """
 
     def __init__(self, configs: Mapping[Engine[Any], EngineConfig]):
@@ -121,7 +121,7 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
 
     @classmethod
     def of(cls, *engines: Engine[Any], **own: EngineConfig) -> EngineConfigs:
-        """Some engines, built with what is given by their names, or with what they have by default.
+        """Return these engines, with the configurations that are given by their names, or the default ones.
 
         Raises
         ------
@@ -133,16 +133,16 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
         return cls({engine: own.get(engine.name, engine.configuration()) for engine in engines})
 
     def having(self, engine: Engine[C], own: C) -> EngineConfigs:
-        """These with one engine more, or built in another way."""
+        """Return a copy with another engine, or with another configuration of an engine."""
         return EngineConfigs({**self, engine: own})
 
     def fields(self, engine: Engine[Any]) -> tuple[Field, ...]:
-        """The fields of an engine's own that its commands have, as it is built."""
+        """Return the fields of an engine's own that its commands have in this configuration."""
         absent = self[engine].absent_fields()
         return tuple(field for field in engine.fields if field.name not in absent)
 
     def without(self, *engines: Engine[Any]) -> EngineConfigs:
-        """These but for some."""
+        """Return a copy without some engines."""
         return EngineConfigs({engine: own for engine, own in self.items() if engine not in engines})
 
     def __getitem__(self, engine: Engine[C]) -> C:
@@ -161,7 +161,7 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
         return f"EngineConfigs({self._configs!r})"
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON: engines by name."""
+        """Return the engines by name, as data for JSON."""
         return {engine.name: records.to_plain(own) for engine, own in self.items()}
 
     @classmethod
@@ -171,7 +171,7 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
         Raises
         ------
         ValueError
-            If an engine is not known, or what it is built with is wrong.
+            If an engine is not known, or its configuration is wrong.
         """
         known = {engine.name: engine for engine in ENGINES.values()}
         if not isinstance(plain, dict):
@@ -185,5 +185,5 @@ class EngineConfigs(Mapping[Engine[Any], EngineConfig]):
 
 
 def specification_of(code: int) -> EngineSpecification:
-    """What the engine with a code computes; ValueError if there is none."""
+    """Return the specification of the engine with a code; raise ValueError if there is none."""
     return SPECIFICATIONS[find_engine(code)]

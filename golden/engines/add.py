@@ -1,4 +1,4 @@
-"""Sums of two operands, each looked up in a table of its own."""
+"""The engine ADD: sums of two operands, each looked up in a table of its own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AddConfig(EngineConfig):
-    """What ADD is built with.
+    """The configuration of ADD.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class AddConfig(EngineConfig):
 FIELDS = place_fields(("add_table", 4, "The pair of Add tables."))
 
 
-# The memory of ADD: pairs of tables.
+# The memory of ADD holds pairs of tables.
 
 #: Entries of a pair, one table after the other, each indexed by an operand's code plus 128. An entry is a signed
 #: fixed-point number of ``ENTRY_BITS`` in the low bits of ``ENTRY_BYTES``.
@@ -88,7 +88,7 @@ SUM = Finish(name="sum", codes=_requantise_sum, addends_latency=_LOOK_UP, fields
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Take the word, keep it beside the one before."""
+    """Return the cycles to take the word and to keep it beside the one before."""
     return 2
 
 
@@ -110,6 +110,6 @@ SPECIFICATION = EngineSpecification(
     random_window=_random_window,
     conditions=_conditions,
     finishes=(SUM,),
-    # It brings the sum of two random entries into the range of a code.
+    # This scale brings the sum of two random entries into the range of a code.
     random_scale=2.0**-24,
 )

@@ -1,4 +1,5 @@
-"""The maximum of binary values over the steps of a window, for every bit of a word: max pooling of packed maps."""
+"""The engine BINARY_MAXIMUM: the maximum of each bit of a word over the steps of a window, for max pooling of packed
+maps."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ BINARY_MAXIMUM = Engine(6, "BINARY_MAXIMUM", configuration=EngineConfig)
 
 
 def binary_maximum(words: Int8) -> Int32:
-    """Each bit that is 1 in any of the words.
+    """Return a word with each bit that is 1 in any of the words.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The columns of the multiplier array chained: sums of products of each lane over columns and steps."""
+"""The engine DEPTHWISE: sums of products of each lane over chained columns of the multiplier array and over steps."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
     from ..config import Config
     from ..config_parts import ArrayConfig
 
-#: A window has a result for each of them, and more windows than one have to find room in the result FIFO.
+#: The limit of chains: a window has a result for each, and the result FIFO has to hold those of several windows.
 MOST_CHAINS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class DepthwiseConfig(EngineConfig):
-    """What DEPTHWISE is built with.
+    """The configuration of DEPTHWISE.
 
     Attributes
     ----------
     taps : int
-        Columns of the array that chain (T).
+        Columns of the array in a chain (T).
     chains : int
-        Such chains, side by side: with several the columns of the array stand in rows of ``taps``.
+        Number of chains, side by side; with several, the columns of the array are placed in rows of ``taps``.
     """
 
     taps: int = 3
@@ -56,18 +56,18 @@ class DepthwiseConfig(EngineConfig):
         check(1 <= self.chains <= MOST_CHAINS, "chains", f"between 1 and {MOST_CHAINS}", self.chains)
 
     def check(self, config: Config) -> None:
-        """As many columns as the array has."""
+        """Check that the array has as many columns as the chains."""
         columns = config.array.columns
         check(self.taps <= columns, "DEPTHWISE.taps", f"at most columns ({columns})", self.taps)
         most = columns // self.taps
         check(self.chains <= most, "DEPTHWISE.chains", f"at most columns / taps ({most})", self.chains)
 
     def absent_fields(self) -> tuple[str, ...]:
-        """What is said of further chains, if there is none."""
+        """Return the fields for further chains if there is only one chain."""
         return () if self.chains > 1 else ("further", "destination_further")
 
     def row_columns(self, array: ArrayConfig) -> int:
-        """Those of a chain, if there are several."""
+        """Return the columns of a chain, if there are several chains."""
         return self.taps if self.chains > 1 else array.columns
 
 
@@ -82,14 +82,14 @@ DEPTHWISE = Engine(2, "DEPTHWISE", configuration=DepthwiseConfig, fields=FIELDS)
 
 
 def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:
-    """Sums of products of each lane: the columns of the multiplier array chained.
+    """Return the sums of products of each lane over chained columns and steps.
 
     Parameters
     ----------
     words : int8[..., steps, lanes]
         A stream of words, one for each step; column j takes at every step the word of ``j * rows`` steps before.
     weights : int8[rows, columns, lanes]
-        The last ``rows`` steps of a window take one each, those before the first.
+        Weight words: the last ``rows`` steps of a window take one each, all steps before these the first one.
     ends : int64[windows]
         Last step of each window.
     count : int
@@ -126,11 +126,12 @@ def depthwise(words: Int8, weights: Int8, *, ends: Int64, count: int) -> Int32:
 
 
 def _totals(tile: TileWindows) -> Int32:
-    """Of the chains that the command asks for, one after the other: int32[..., inner, results, lanes]."""
+    """Return the totals of the chains that the command asks for, one after the other: int32[..., inner, results,
+    lanes]."""
     command, taps = tile.command, tile.config.engines[DEPTHWISE].taps
     steps, skip, rows = command["steps"], command["skip"], command["rows"]
     issued = windows.in_issue_order(command, tile.words, axis=1)
-    # What columns multiply that is from before the inner loop may be anything.
+    # Columns may multiply words from before the inner loop, which are arbitrary.
     after = (taps - 1) * rows
     before = tile.rng.integers(-128, 128, (len(issued), after, issued.shape[-1]), dtype=np.int8)
     ends = after + steps - 1 + np.arange(command["inner"]) * (steps - skip)
@@ -142,7 +143,7 @@ def _totals(tile: TileWindows) -> Int32:
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Multiply, add from column to column, settle and accumulate; and choose between chains."""
+    """Return the cycles to multiply, add from column to column, settle and accumulate, and to choose between chains."""
     own = config.engines[DEPTHWISE]
     return Floorplan.of(config).waits.words + MULTIPLIER_LATENCY + own.taps + 2 + (own.chains > 1)
 
@@ -161,15 +162,16 @@ def _conditions(command: Any, config: Config) -> list[Any]:
 
 
 def _within_chains(command: Any, config: Config) -> list[Any]:
-    """Chains that there are; and the results of a window are out before those of the next one come."""
+    """Return the conditions that the chains exist, and that the results of a window are out before the next window's
+    come."""
     return [command["further"] <= _most_further(config), command["further"] + 1 <= command["rows"]]
 
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    """Half of them as short as a window of their rows can be, such as a layer of 1x1 has."""
+    """Draw a window; half of them are as short as their rows allow, as in a layer with a 1x1 kernel."""
     is_one_column = bool(rng.integers(2))
     rows = int(rng.integers(1, 1 + min(2 if is_one_column else 5, size)))
-    # Every column's words are from the same inner loop.
+    # With this start, the words of every column belong to the same inner loop.
     start = 0 if is_one_column else (config.engines[DEPTHWISE].taps - 1) * rows + int(rng.integers(3))
     steps = rows if is_one_column else max(start, rows) + int(rng.integers(1, 2 * rows + 1))
     skip = int(rng.integers(1 + min(start, steps - rows)))

@@ -1,4 +1,4 @@
-"""What the instruction set and the configuration have to know of an engine."""
+"""The part of an engine's definition that the instruction set and the configuration need."""
 
 from __future__ import annotations
 
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine is built with: nothing, or the fields of a subclass, which has defaults for all of them."""
+    """The configuration of an engine: none, or the fields of a subclass, all of which have defaults."""
 
     def check(self, config: Config) -> None:
-        """Check that it fits the rest of a configuration.
+        """Check that the engine's configuration suits the rest of the core's.
 
         Raises
         ------
         ValueError
-            If it does not; names the field, the constraint and the value.
+            If it does not; the message names the field, the constraint and the value.
         """
 
     def own_columns(self, array: ArrayConfig) -> int:
-        """Columns of multipliers, ``array.lanes`` each, that the engine brings along."""
+        """Return the number of columns of multipliers, ``array.lanes`` each, that the engine adds to those of the
+        array."""
         return 0
 
     def row_columns(self, array: ArrayConfig) -> int:
-        """Columns of a row of the array, as the engine wants them; where it does not mind, all are one row."""
+        """Return the columns in a row of the array's floorplan that the engine asks for; by default, all columns are
+        one row."""
         return array.columns
 
     def array_waits(self) -> ArrayWaits:
-        """What the engine makes the array wait for."""
+        """Return the additional latencies that the engine gives the array."""
         return ArrayWaits()
 
     def absent_fields(self) -> tuple[str, ...]:
-        """Fields of the engine's commands that an engine built like this has not: their bits are zero."""
+        """Return the fields of the engine's commands that do not exist in this configuration; their bits are zero."""
         return ()
 
 
@@ -77,9 +79,9 @@ class Engine(int, Generic[C]):
     name : str
         In capitals.
     configuration : subclass of EngineConfig
-        What it is built with.
+        Class of the engine's configuration.
     fields : tuple of Field
-        Its own, from bit 0 of the argument on, see :func:`~lutterfly.golden.isa.place_fields`.
+        Fields of the engine's own, from bit 0 of the argument on, see :func:`~lutterfly.golden.isa.place_fields`.
     memory : OwnMemory, optional
 
     Attributes
@@ -89,7 +91,7 @@ class Engine(int, Generic[C]):
     Raises
     ------
     ValueError
-        If the code is none, or the fields do not fit the argument.
+        If the code is out of range, or the fields do not fit the argument.
     """
 
     name: str
@@ -106,7 +108,7 @@ class Engine(int, Generic[C]):
         fields: tuple[Field, ...] = (),
         memory: OwnMemory | None = None,
     ) -> Engine[C]:
-        """Make an engine of its code, as of a number, and of what belongs to it."""
+        """Make the integer with its attributes."""
         low, high = COMPUTE.field("engine").limits
         if not low <= code <= high:
             raise ValueError(f"{name}: code must be between {low} and {high}, not {code}")
@@ -125,7 +127,7 @@ class Engine(int, Generic[C]):
 
     @cached_property
     def format(self) -> Format[Compute]:
-        """Of its COMPUTE commands, with its own fields in the argument."""
+        """The format of the engine's COMPUTE commands, with its own fields in the argument."""
         return COMPUTE.with_argument(self.name, self.fields)
 
     def _bind(self, memory: OwnMemory) -> LocalMemory:

@@ -1,4 +1,4 @@
-"""The floorplan of the multiplier array: how its columns stand, and what all of its engines wait for."""
+"""The floorplan of the multiplier array: the placement of its columns, and latencies that all of its engines share."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
 
 class ArrayWaits(NamedTuple):
-    """Cycles that the array takes longer for all of its engines, because of what one of them needs.
+    """Cycles that the array takes longer for all of its engines, because one of them needs them.
 
     Attributes
     ----------
     words : int
-        From a word to its way through the columns.
+        Cycles before a word goes through the columns.
     weights : int
-        From a column's weights to its multipliers: these of the cycles of ``words``.
+        Cycles between a column's weights and its multipliers, a part of those of ``words``.
     totals : int
-        From a column's sum of products to its total.
+        Cycles between a column's sum of products and its total.
     """
 
     words: int = 0
@@ -28,20 +28,20 @@ class ArrayWaits(NamedTuple):
 
     @classmethod
     def sum(cls, waits: list[ArrayWaits]) -> ArrayWaits:
-        """Those of several engines: their stages stand one behind the other."""
+        """Return the sum over several engines, whose stages follow one another."""
         return cls(*map(sum, zip(*waits, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Floorplan:
-    """How the columns of an array stand.
+    """The placement of an array's columns.
 
     Attributes
     ----------
     columns : int
-        All that there are.
+        Number of columns of the array.
     row_columns : int
-        Those of a row.
+        Number of columns in a row.
     waits : ArrayWaits
         Cycles that the array takes longer than it would for MAC alone.
     """
@@ -52,7 +52,7 @@ class Floorplan:
 
     @classmethod
     def of(cls, config: Config) -> Floorplan:
-        """The floorplan that the engines of a configuration ask for."""
+        """Return the floorplan that the engines of a configuration ask for."""
         engines = config.engines.values()
         return cls(
             config.array.columns,
@@ -62,17 +62,18 @@ class Floorplan:
 
     @property
     def hops(self) -> tuple[int, ...]:
-        """For each column, the hops of a word from the first one: along the first row, then from row to row."""
+        """Return, for each column, the hops of a word from the first column: along the first row, then from row to
+        row."""
         return tuple(sum(divmod(column, self.row_columns)) for column in range(self.columns))
 
     def before(self, column: int) -> int:
-        """From which column a word hops to another one than the first."""
+        """Return the column from which a word hops to this one, which is not the first."""
         return column - (1 if column < self.row_columns else self.row_columns)
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Each two neighbouring columns, that one first whose words come first, for hardware which they have in common:
-        from two rows, where there are some, so that a pair's words and sums all go to the same pairs."""
+        """Return pairs of neighbouring columns that share hardware, the column whose words come first in front. With
+        several rows the two are from two rows, so that a pair's words and sums all go to the same pairs."""
         columns, of_row = self.columns, self.row_columns
         pairs: list[tuple[int, int]] = []
         alone: list[int] = []

@@ -1,4 +1,5 @@
-"""Fast pointwise convolution: a butterfly on a pixel's channels, see :mod:`lutterfly.golden.numerics.fpc`."""
+"""The engine FPC: fast pointwise convolution by a butterfly on a pixel's channels, see
+:mod:`lutterfly.golden.numerics.fpc`."""
 
 from __future__ import annotations
 
@@ -46,28 +47,28 @@ FIELDS = place_fields(
 )
 
 
-# What FPC is built with: the greatest butterfly, see :mod:`lutterfly.golden.numerics.butterfly`.
+# The configuration of FPC is the largest butterfly, see :mod:`lutterfly.golden.numerics.butterfly`.
 
-#: Skips that a command has a bit for.
+#: Number of skip connections that a command has bits for.
 _MOST_SKIPS = next(field.width for field in FIELDS if field.name == "skips")
 
 
 @dataclass(frozen=True, slots=True)
 class FpcConfig(EngineConfig):
-    """What FPC is built with.
+    """The configuration of FPC.
 
     Attributes
     ----------
     width : int
-        Channels at most, a power of two.
+        Most channels, a power of two.
     direction : str
         ``"bottom-up"`` or ``"top-down"``.
     densities : tuple of str
-        Of each stage; none for those that belong to the direction.
+        Density of each stage; empty for those that belong to the direction.
     skips : tuple of (int, int)
-        Those that there can be.
+        The skip connections that a function may have.
     own_words : int
-        Words of a memory for the columns of weights that are more than the weight memory has, if there are any.
+        Words of a memory for columns of weights beyond those of the weight memory, if there are any.
     """
 
     width: int = 128
@@ -83,29 +84,29 @@ class FpcConfig(EngineConfig):
         check(is_power_of_two(self.width), "width", "a power of two", self.width)
         check(2 <= self.width <= 256, "width", "between 2 and 256", self.width)
         check(len(self.skips) <= _MOST_SKIPS, "skips", f"at most {_MOST_SKIPS}", len(self.skips))
-        # Direction, densities and skips that do not fit the width are errors of the pattern's.
+        # The pattern refuses directions, densities and skips that do not fit the width.
         _ = self.pattern
 
     @property
     def pattern(self) -> Pattern:
-        """The butterfly."""
+        """The pattern of the butterfly."""
         return Pattern.of(self.width, self.width, self.direction, self.densities or None, self.skips)
 
     @property
     def columns(self) -> int:
-        """Weights of a value: columns of weights."""
+        """The number of columns of weights: one for each weight of a value."""
         return self.pattern.weights // self.width
 
     def own_columns(self, array: ArrayConfig) -> int:
-        """Columns of weights that the weight memory has not, and of multipliers for them."""
+        """Return the columns of weights beyond those of the weight memory, each with multipliers of its own."""
         return max(self.columns - array.columns, 0)
 
     def own_word_bytes(self, array: ArrayConfig) -> int:
-        """Bytes of a word of those, a power of two: lanes weights for each."""
+        """Return the bytes of a word of these columns, ``lanes`` weights for each, rounded up to a power of two."""
         return array.lanes << max(self.own_columns(array) - 1, 0).bit_length()
 
 
-# The memory of FPC: columns of weights that the weight memory has not.
+# The memory of FPC holds the columns of weights beyond those of the weight memory.
 
 
 def _size_bytes(config: Config, own: FpcConfig) -> int:
@@ -124,22 +125,22 @@ FPC_WEIGHT = OwnMemory(
 FPC = Engine(4, "FPC", configuration=FpcConfig, fields=FIELDS, memory=FPC_WEIGHT)
 
 
-# Fast pointwise convolution: the stages of a butterfly on the channels of a pixel.
+# A fast pointwise convolution computes the stages of a butterfly on the channels of a pixel.
 
-#: From codes to values in the first stage: a register, subtract, shift.
+#: Cycles from codes to values in the first stage: a register, subtract, shift.
 ENTRY_LATENCY = 3
-#: From the terms of a stage to the sum that a skip is added to: add, round.
+#: Cycles from the terms of a stage to the sum that a skip is added to: add, round.
 ROUND_LATENCY = 2
 
 
 def stage_latency(distance: int, density: Density, lanes: int, *, has_skip: bool) -> int:
-    """Cycles of a stage: find the pair, multiply, add two products, add and round, add a skip, saturate."""
+    """Return the cycles of a stage: find the pair, multiply, add two products, add and round, add a skip, saturate."""
     multiply = MULTIPLIER_LATENCY + 2 * density.trains_own if density.trains_cross else 0
     return distance // lanes + multiply + ROUND_LATENCY + has_skip + 1
 
 
 def positions(stages: int, lanes: int) -> int:
-    """Words of a window with so many stages."""
+    """Return the words of a window with so many stages."""
     return pixel_words(1 << stages, lanes)
 
 
@@ -169,7 +170,7 @@ def _totals(tile: TileWindows) -> Int32:
 
 
 def _weight_columns(tile: TileWindows) -> Int8:
-    """The weight words of a tile with the columns of the engine's own memory: int8[steps, columns, lanes]."""
+    """Return the weight words of a tile with the columns of the engine's own memory: int8[steps, columns, lanes]."""
     config, first = tile.config, tile.command["own_weight"]
     if not config.engines[FPC].own_columns(config.array):
         return tile.weights
@@ -185,7 +186,7 @@ def _shift(totals: Int32, biases: Int16, command: Command) -> Int8:
     return shift_values(totals.astype(np.int16), finish)
 
 
-#: Values are shifted: no multiplier is needed.
+#: This epilogue shifts values and needs no multiplier.
 SHIFT = Finish(name="shift", codes=_shift, chosen=lambda command: command["direct"], is_whole=True, fields=("shift",))
 
 
@@ -209,12 +210,12 @@ def _conditions(command: Any, config: Config) -> list[Any]:
 
 
 def _within_own_memory(command: Any, config: Config) -> list[Any]:
-    """What a command meets whose weights are not in the weight memory alone: one tile, and words that exist."""
+    """Return the conditions of a command that reads the engine's own memory: one tile, and words that exist."""
     return [command["outer"] == 1, command["own_weight"] + command["steps"] <= config.engines[FPC].own_words]
 
 
 def _is_of(stages: int, command: Any, config: Config) -> Any:
-    """Whether a command is one for so many stages, and all that it says is of these."""
+    """Return whether a command has so many stages, and all its fields suit them."""
     halves, skips = usable(stages, config)
     return reduce(
         and_,
@@ -230,13 +231,13 @@ def _is_of(stages: int, command: Any, config: Config) -> Any:
 
 
 def _read_steps(command: Any, config: Config) -> Any:
-    """Words with channels."""
+    """Return the number of words that hold channels."""
     lanes = config.array.lanes
     return (command["channels"] + (lanes - 1)) >> (lanes.bit_length() - 1)
 
 
 def usable(stages: int, config: Config) -> tuple[int, int]:
-    """The bits of the fields ``halves`` and ``skips`` that a command with so many stages may set."""
+    """Return the bits of the fields ``halves`` and ``skips`` that a command with so many stages may set."""
     pattern = config.engines[FPC].pattern
     is_used = [distance < 1 << stages for distance in pattern.distances]
     halves = sum(1 << index for index, used in enumerate(is_used) if used)

@@ -1,4 +1,4 @@
-"""The multiplier array: sums of products over lanes and steps, one for each column."""
+"""The engine MAC: sums of products over lanes and steps, one for each column of the multiplier array."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 MAC = Engine(0, "MAC", configuration=EngineConfig)
 
 
-#: From a product's operands to the product.
+#: Cycles from a product's operands to the product.
 MULTIPLIER_LATENCY = 3
 
 
 def accumulate(words: Int8, weights: Int8) -> Int32:
-    """Sum of products of one column.
+    """Return the sums of products of one column.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def accumulate(words: Int8, weights: Int8) -> Int32:
 
 
 def mac(words: Int8, weights: Int8) -> Int32:
-    """Sums of products of all columns of the multiplier array.
+    """Return the sums of products of all columns of the multiplier array.
 
     Parameters
     ----------
@@ -83,12 +83,13 @@ def mac(words: Int8, weights: Int8) -> Int32:
 
 
 def products(words: npt.NDArray[np.signedinteger[Any]], weights: npt.NDArray[np.signedinteger[Any]]) -> Int64:
-    """Sums of products int64[..., columns] of words int[..., steps, lanes] and weights int[steps, columns, lanes]."""
+    """Return sums of products int64[..., columns] of words int[..., steps, lanes] and weights int[steps, columns,
+    lanes]."""
     steps, columns, lanes = weights.shape
     rows = words.reshape(-1, steps * lanes).astype(np.float64)
     matrix = weights.transpose(0, 2, 1).reshape(steps * lanes, columns).astype(np.float64)
-    # Exact: 4095 steps of 64 lanes, of 9 bits by 10, add up to less than 2**36, and float64 is exact below 2**53. BLAS
-    # makes it fast.
+    # float64, for which BLAS is fast, is exact here: 4095 steps of 64 lanes, of 9 bits by 10, add up to less than
+    # 2**36, and integers below 2**53 are not rounded.
     return matrix_product(rows, matrix).astype(np.int64).reshape(*words.shape[:-2], columns)
 
 
@@ -97,7 +98,8 @@ def _totals(windows: TileWindows) -> Int32:
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Multiply, one cycle for each level of the adder tree, accumulate; and the way to the farthest column."""
+    """Return the cycles to multiply, add up, one for each level of the adder tree, accumulate, and reach the farthest
+    column."""
     tree_levels, floorplan = config.array.lanes.bit_length() - 1, Floorplan.of(config)
     waits = floorplan.waits
     return waits.words + MULTIPLIER_LATENCY + tree_levels + 1 + waits.totals + max(floorplan.hops)

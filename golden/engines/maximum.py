@@ -1,4 +1,5 @@
-"""The greatest byte of each lane over the steps of a window: max pooling, and with one step a plain copy."""
+"""The engine MAXIMUM: the greatest byte of each lane over the steps of a window, for max pooling and, with one step,
+plain copies."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ MAXIMUM = Engine(1, "MAXIMUM", configuration=EngineConfig)
 
 
 def maximum(words: Int8) -> Int32:
-    """Greatest byte of each lane.
+    """Return the greatest byte of each lane.
 
     Parameters
     ----------
@@ -42,7 +43,7 @@ def _totals(windows: TileWindows) -> Int32:
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Take the word, compare."""
+    """Return the cycles to take the word and compare."""
     return 2
 
 

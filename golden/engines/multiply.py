@@ -1,4 +1,4 @@
-"""Products of two operands, each less its zero point."""
+"""The engine MULTIPLY: products of two operands, each less its zero point."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ FIELDS = place_fields(
 MULTIPLY = Engine(7, "MULTIPLY", configuration=EngineConfig, fields=FIELDS)
 
 
-# Products of two operands, each less its zero point; the first one may be a vector that all windows share.
+# The first operand of the products may be a vector that all windows share.
 
-#: Cycles until what a step says is beside each lane.
+#: Cycles until the control signals of a step have reached each lane.
 SPREAD_LATENCY = 2
 
 
@@ -37,7 +37,8 @@ def _totals(windows: TileWindows) -> Int32:
 
 
 def _latency(config: Config, command: Command) -> int:
-    """Take the word, tell all lanes what to do with it, subtract, multiply, take the product."""
+    """Return the cycles to take the word, pass the step's control signals to all lanes, subtract, multiply, and take
+    the product."""
     return 1 + SPREAD_LATENCY + 1 + MULTIPLIER_LATENCY + 1
 
 

@@ -1,4 +1,4 @@
-"""What an engine is: a specification, which golden machine, hardware, prediction, manual and tests ask."""
+"""The specification of an engine, which golden machine, hardware, prediction, manual and tests read."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .engine import Engine
 if TYPE_CHECKING:
     from ..config import Config
 
-# What the issue stage has to know of an engine: its steps, words and weight words.
+# The issue stage reads from it how many steps, words and weight words the windows of an engine have.
 
 
 @dataclass(frozen=True, kw_only=True)
 class FurtherResults:
-    """Results of a window beside its first one: each as many lanes, and in the same tile.
+    """The results of a window beside its first one, which have as many lanes and belong to the same tile.
 
     Attributes
     ----------
     count, pitch : str
-        The fields of the engine's commands that say how many there are, and how far apart results are, in bytes.
+        Names of the fields of the engine's commands with their number, and with the distance of results in bytes.
     most : callable
-        Configuration to how many there are at most.
+        Function of the configuration that returns their greatest number.
     """
 
     count: str
@@ -41,30 +41,30 @@ class FurtherResults:
 
 @dataclass(frozen=True, kw_only=True)
 class Issue:
-    """How the windows of an engine are issued.
+    """The way in which windows of an engine are issued.
 
     Attributes
     ----------
     weight_words : str or None
-        The field that says how many weight words a tile has; so many last steps of a window take one each. None if the
-        engine takes no weights.
+        Name of the field with the number of weight words of a tile; as many last steps of a window take one each. None
+        if the engine takes no weights.
     read_steps : callable or None
-        Command and configuration to the steps of a window, the first ones and at least one, that read their word; the
-        words of the others count as null whatever stands at their addresses. In expressions that mean the same for
-        NumPy integers and for Amaranth values. None for all.
+        Function of command and configuration that returns how many steps of a window, the first ones and at least one,
+        read their word; the words of the others count as zero, whatever is stored at their addresses. Its expressions
+        mean the same for NumPy integers and for Amaranth values. None if all steps read.
     masks_words : bool
-        Step lists say how many bytes of a word count.
+        Whether entries of step lists hold the number of bytes of a word that count.
     has_streams : bool
-        The windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps, and its
-        sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
+        Whether the windows of an inner loop are one stream of words: each but the first may leave out ``skip`` steps,
+        and its sum may begin at any step from there on. Else ``skip`` must be zero, and a sum begins at the first step.
     is_burst : bool
-        The steps of a window come one after the other, and its results likewise, ``lanes`` a cycle, the first
-        ``latency`` after the first word. Commands wait for every earlier result.
+        Whether the steps of a window come without a pause, and its results likewise, ``lanes`` a cycle, the first
+        ``latency`` cycles after the first word. Commands wait for every earlier result.
     further : FurtherResults or None
         None if a window has one result, or those of a burst, which lie side by side. The results of a window come one
         after the other, in successive cycles.
     fields : tuple of str
-        Fields of the engine's commands that the hardware wants to know with every step.
+        Fields of the engine's commands that the hardware needs with every step.
     """
 
     weight_words: str | None = None
@@ -76,46 +76,46 @@ class Issue:
     fields: tuple[str, ...] = ()
 
     def steps_read(self, command: Mapping[str, int], config: Config) -> int:
-        """The steps of a window that read their word."""
+        """Return the number of steps of a window that read their word."""
         return command["steps"] if self.read_steps is None else int(self.read_steps(command, config))
 
     def tile_weight_words(self, command: Mapping[str, int]) -> int:
-        """Weight words of a tile."""
+        """Return the number of weight words of a tile."""
         return 0 if self.weight_words is None else command[self.weight_words]
 
     def most_further(self, config: Config) -> int:
-        """Results of a window beside its first one at most."""
+        """Return the greatest number of results of a window beside its first one."""
         return 0 if self.further is None else self.further.most(config)
 
     def results(self, command: Mapping[str, int]) -> int:
-        """Results of a window, those of a burst as one."""
+        """Return the number of results of a window; those of a burst count as one."""
         return 1 if self.further is None else 1 + command.get(self.further.count, 0)
 
     def result_offsets(self, command: Mapping[str, int]) -> list[int]:
-        """Where the results of a window lie, in bytes from its first one on."""
+        """Return the offsets of a window's results from its first one, in bytes."""
         if self.further is None:
             return [0]
         return [number * command.get(self.further.pitch, 0) for number in range(self.results(command))]
 
 
 def comes_too_early(steps: Any, further: Any) -> Any:
-    """Whether a command's first result could come among those of the command before it, of the same engine.
+    """Return whether a command's first result could come among those of the command before it, of the same engine.
 
     Windows follow one another without a gap, also those of two commands: the first result of a window of ``steps``
     steps comes so many cycles after the first one of the window before, which has ``further`` results more, one in each
-    cycle. In expressions that mean the same for integers and for Amaranth values.
+    cycle. Arguments are integers or Amaranth values.
 
-    It is the one condition on two commands. What keeps all others, which are on one, whatever commands are around it
-    stands in ``docs/verification.md``.
+    It is the only condition on two commands. ``docs/verification.md`` explains why all others, which are on a single
+    command, hold whatever commands are around it.
     """
     return steps <= further
 
 
-#: Words only, one each step, as of a pooling.
+#: The issue of engines that take one word each step and no weights, as for a pooling.
 ANY_ISSUE = Issue()
 
 
-# What makes codes of the totals of an engine: its finishes, of which each command chooses one.
+# The epilogue of an engine converts its totals to codes by a finish; each command chooses one of the engine's finishes.
 
 #: Cycles from the addends of all finishes to the choice between them.
 CHOICE_LATENCY = 1
@@ -123,28 +123,30 @@ CHOICE_LATENCY = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Finish:
-    """One way from totals to codes.
+    """A way to convert totals to codes.
 
-    There are three kinds. ``REQUANTISE`` is what every core has. Another one may give the requantiser *addends* of its
-    own, in place of accumulator and bias. A *whole* finish makes the codes itself, of all lanes of a result at a time,
+    There are three kinds. Every core has ``REQUANTISE``. Another finish may give the requantiser *addends* of its own,
+    in place of accumulator and bias. A *whole* finish makes the codes itself, of all lanes of a result at a time,
     without requantiser and tables.
 
     Attributes
     ----------
     name : str
-        In lower case, as it stands in the names of signals.
+        The name in lower case, as within names of signals.
     codes : callable
-        The twin: totals of a tile's windows (int32[..., lanes] or int64[..., lanes]), parameters and command to
-        int8[..., lanes]. Parameters are uint64[lanes], of a whole finish biases int16[lanes].
+        The golden function of totals of a tile's windows (int32[..., lanes] or int64[..., lanes]), parameters and
+        command, which returns int8[..., lanes]. Parameters are uint64[lanes], or, for a whole finish, biases
+        int16[lanes].
     chosen : callable or None
-        Fields of the engine's commands to one bit: whether a command wants it, in an expression that means the same for
-        NumPy integers and for Amaranth values. None: every command that chooses no other.
+        Function of a command's fields that returns whether the command chooses this finish, as one bit, in an
+        expression that means the same for NumPy integers and for Amaranth values. None: every command that chooses no
+        other.
     is_whole : bool
-        Its totals are of ``NARROW_BITS`` bits, and so are its biases.
+        Whether it is a whole finish, whose totals and biases have ``NARROW_BITS`` bits.
     addends_latency : int or None
-        Cycles in which the hardware makes its addends of totals; None if it has none of its own.
+        Cycles of the hardware from totals to addends; None if it has no addends of its own.
     fields : tuple of str
-        Fields of the engine's commands that the hardware wants to know with each group of results.
+        Fields of the engine's commands that the hardware needs with each group of results.
     """
 
     name: str
@@ -160,15 +162,16 @@ class Finish:
 
     @property
     def has_hardware(self) -> bool:
-        """Whether it needs more than the requantiser."""
+        """Whether it needs hardware beside the requantiser."""
         return self.is_whole or self.addends_latency is not None
 
     def at_once(self, config: Config) -> int:
-        """Lanes of a group: results that are finished in one cycle, with one word of parameters."""
+        """Return the lanes of a group: the results that are finished in one cycle, with one word of parameters."""
         return config.array.lanes if self.is_whole else config.array.requant_lanes
 
     def is_built(self, config: Config) -> bool:
-        """Whether a configuration can have it: a word of parameters holds a bias for each lane of a whole finish."""
+        """Return whether a configuration can have it: a word of parameters must hold a bias for each lane of a whole
+        finish."""
         return not self.is_whole or config.array.lanes * NARROW_BITS // 8 <= config.parameter_word_bytes
 
 
@@ -179,11 +182,11 @@ def _requantise(
 
 
 def clamp_of(command: Mapping[str, int]) -> tuple[int, int, int]:
-    """Zero point and limits of a command's codes."""
+    """Return zero point and limits of a command's codes."""
     return command["zero_point"], command["low"], command["high"]
 
 
-#: Accumulator and bias are added, scaled and rounded.
+#: The finish of every core: accumulator and bias are added, scaled and rounded.
 REQUANTISE = Finish(name="requantise", codes=_requantise)
 
 
@@ -200,7 +203,7 @@ Command = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class TileWindows:
-    """The windows of one tile, as the twin of an engine gets them.
+    """The windows of one tile, the argument of an engine's golden function.
 
     Attributes
     ----------
@@ -208,13 +211,13 @@ class TileWindows:
         Fields of COMPUTE and the engine's own, legal ones.
     config : Config
     words : int8[..., inner, steps, lanes]
-        Activation words of each window, those included that it leaves out because the one before it has read them.
+        Activation words of each window, including those that it skips because the window before has read them.
     weights : int8[weight_words, columns, lanes]
-        Those of the tile; without a word if the engine takes none.
+        Weight words of the tile; there are none if the engine takes no weights.
     memories : mapping of LocalMemory to uint8[size_bytes]
-        All of them, for tables of the engine's own and for the step list.
+        All local memories, for tables of the engine's own and for the step list.
     rng : numpy.random.Generator
-        Gives the bytes that are whatever the hardware makes of them.
+        Source of bytes that are undefined in hardware.
     """
 
     command: Command
@@ -227,16 +230,16 @@ class TileWindows:
 
 @dataclass(frozen=True, slots=True)
 class RandomWindow:
-    """A window for tests.
+    """A random window for tests.
 
     Attributes
     ----------
     fields : dict of str to int
-        ``steps``, the engine's own fields, and every other field that it does not leave open.
+        ``steps``, the engine's own fields, and every other field whose value matters.
     sum_start : int
-        The step with the flag ``clear``.
+        Index of the step with the flag ``clear``.
     is_one_column : bool
-        The sum may begin with words that only the first column sees: the others must have null weights.
+        Whether the sum may begin with words that only the first column sees; weights of the others must be zero then.
     """
 
     fields: dict[str, int]
@@ -245,7 +248,7 @@ class RandomWindow:
 
 
 def any_steps(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
-    """The random windows of an engine that takes any number of steps: often one or two."""
+    """Draw a window of an engine that takes any number of steps, often one or two."""
     return RandomWindow({"steps": int(rng.choice(np.array([1, 2, rng.integers(1, size)])))})
 
 
@@ -255,44 +258,45 @@ def _no_columns(config: Config) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSpecification:
-    """Everything about an engine that is not its hardware. See ``docs/adding-an-engine.md``.
+    """The definition of an engine but for its hardware. See ``docs/adding-an-engine.md``.
 
     Attributes
     ----------
     engine : Engine
-        What the instruction set and the configuration know of it.
+        The part for instruction set and configuration.
     notes : str
-        What a command means for it, for the manual.
+        The meaning of a command for the engine, for the manual.
     results : str
-        Which number of the configuration limits the results of a window, as ``"array.lanes"``, or of the engine's own,
-        as ``"width"``.
+        Name of the number that limits the results of a window: of the configuration, as ``"array.lanes"``, or of the
+        engine's own configuration, as ``"width"``.
     totals : callable
-        The twin: :class:`TileWindows` to totals int32[..., inner, lanes] or int64[...], before they are finished; of an
-        engine with further results int32[..., inner, results, lanes].
+        The golden function, from :class:`TileWindows` to totals int32[..., inner, lanes] or int64[...], before the
+        epilogue; int32[..., inner, results, lanes] for an engine with further results.
     latency : callable
-        Configuration and command to the cycles from the last word of a window to its result, which has that of the
-        array's lanes at most; from the first word to the first results, if the engine is one of bursts.
+        Function of configuration and command that returns the cycles from the last word of a window to its result, or,
+        for an engine with bursts, from the first word to the first results.
     random_window : callable
-        Configuration, ``numpy.random.Generator`` and a size, at least 2, to a :class:`RandomWindow` that takes at most
-        so many weight words, or as few as it can, and about so many steps at most.
+        Function of configuration, ``numpy.random.Generator`` and a size, at least 2, that returns a
+        :class:`RandomWindow` with at most so many weight words, or as few as it can have, and about so many steps at
+        most.
     conditions : callable or None
-        What its commands must meet beside the conditions of all: command and configuration to a list of bits, in
-        expressions that mean the same for NumPy integers and for Amaranth values: ``&``, ``|``, ``~`` (of bits),
-        ``any()``, comparisons and ``+``. Fields are taken as ``command["steps"]``.
+        Conditions on its commands beside those on all: a function of command and configuration that returns a list of
+        bits. Its expressions mean the same for NumPy integers and for Amaranth values: ``&``, ``|``, ``~`` (of bits),
+        ``any()``, comparisons and ``+``. Fields are read as ``command["steps"]``.
     issue : Issue
-        How its windows are issued.
+        The way in which its windows are issued.
     finishes : tuple of Finish
-        What may make codes of its totals, in the order in which commands choose; the last one serves all others.
+        The finishes of its totals, in the order in which commands choose; the last one serves all other commands.
     is_binary : bool
-        Every bit of a word is a binary value. Configurations with such an engine can pack results, see
+        Whether every bit of a word is a binary value. Configurations with such an engine can pack results, see
         :mod:`~lutterfly.golden.machine.write_back`.
     borrowed_columns : callable
-        Configuration to the columns of the array, the first ones, whose multipliers it uses: values of 16 bits by
-        the weights of those columns.
+        Function of the configuration that returns how many columns of the array, the first ones, it borrows multipliers
+        of: they multiply values of 16 bits by the weights of those columns.
     brings_weights : bool
-        It gives those columns weights of its own, of ``DIFFERENCE_BITS`` bits, in place of theirs.
+        Whether it gives those columns weights of its own, of ``DIFFERENCE_BITS`` bits, in place of theirs.
     random_scale : float or None
-        The scale that tests give its results; None for any.
+        The scale that tests use for its results; None for any.
     """
 
     engine: Engine[Any]
@@ -317,38 +321,38 @@ class EngineSpecification:
 
     @property
     def name(self) -> str:
-        """In lower case, as it stands in the names of signals and files."""
+        """The name in lower case, as within names of signals and files."""
         return self.engine.name.lower()
 
     def most_results(self, config: Config) -> int:
-        """Results of a window at most: the limit of the fields ``lanes`` and ``last_lanes``."""
+        """Return the greatest number of results of a window, the limit of the fields ``lanes`` and ``last_lanes``."""
         limit: int = attrgetter(self.results)(config if "." in self.results else config.engines[self.engine])
         return limit
 
     def legal(self, command: Any, config: Config) -> Any:
-        """The conditions that distinguish its commands, as one bit.
+        """Return whether a command meets the conditions of this engine, as one bit.
 
-        ``command`` has the engine's own fields beside those of all: NumPy integers, or Amaranth's values.
+        ``command`` has the engine's own fields beside those of all engines, as NumPy integers or Amaranth values.
         """
         conditions = [] if self.conditions is None else self.conditions(command, config)
         for finish, chosen in self.choices(command):
             if finish.is_whole:
-                # It writes codes as they are; where it is not built, no command may choose it.
+                # A whole finish writes codes without packing; where it is not built, no command may choose it.
                 after = command["packed"] | command["table_enable"]
                 conditions.append(~(chosen & after) if finish.is_built(config) else ~chosen)
         return reduce(and_, conditions if self.issue.has_streams else [*conditions, leaves_nothing_out(command)])
 
     def is_legal(self, command: Command, config: Config) -> bool:
-        """Whether a command of plain integers meets those conditions."""
+        """Return whether a command of plain integers meets the conditions of this engine."""
         return bool(self.legal(as_numpy(command, self.engine), config))
 
     @property
     def has_conditions(self) -> bool:
-        """Whether its commands must meet more than those of any engine."""
+        """Whether its commands must meet other conditions than those of engines without streams."""
         return self.conditions is not None or any(finish.is_whole for finish in self.finishes)
 
     def choices(self, command: Any) -> list[tuple[Finish, Any]]:
-        """Each finish but the last one, and whether a command chooses it, as one bit."""
+        """Return each finish but the last one, with a bit: whether a command chooses it."""
         choices: list[tuple[Finish, Any]] = []
         for finish in self.finishes:
             if finish.chosen is not None:
@@ -359,15 +363,15 @@ class EngineSpecification:
         return choices
 
     def finish_of(self, command: Command) -> Finish:
-        """What makes codes of the totals of a command of plain integers."""
+        """Return the finish that a command of plain integers chooses."""
         return next(
             finish for finish in self.finishes if finish.chosen is None or finish.chosen(as_numpy(command, self.engine))
         )
 
 
 def as_numpy(command: Command, engine: Engine[Any]) -> dict[str, np.bool_ | np.int64]:
-    """The fields of an engine's COMPUTE command of plain integers, bits as such: what conditions are asked of. Fields
-    that are missing are zero."""
+    """Return the fields of an engine's COMPUTE command as NumPy integers, those of one bit as booleans, for conditions.
+    Missing fields are zero."""
     return {
         field.name: (np.bool_ if field.width == 1 else np.int64)(command.get(field.name, 0))
         for field in engine.format.fields
@@ -375,7 +379,7 @@ def as_numpy(command: Command, engine: Engine[Any]) -> dict[str, np.bool_ | np.i
 
 
 def leaves_nothing_out(command: Any) -> Any:
-    """The condition of engines without streams."""
+    """Return the condition of engines without streams: no step is skipped."""
     return ~command["skip"].any()
 
 

@@ -1,4 +1,5 @@
-"""Two neighbouring results of three taps at a time, see :mod:`lutterfly.golden.numerics.winograd`."""
+"""The engine WINOGRAD: two neighbouring results of three taps at a time, see
+:mod:`lutterfly.golden.numerics.winograd`."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WinogradConfig(EngineConfig):
-    """What WINOGRAD is built with: nothing of its own. It works in the array, and all of the array waits for it."""
+    """The configuration of WINOGRAD, which has no fields. The engine works in the array and adds to its latencies."""
 
     def array_waits(self) -> ArrayWaits:
-        """Two words meet in front of the array, one is added to the other; weights likewise in front of each column;
-        sums are doubled, and of two totals one is chosen."""
+        """Return the latencies: four cycles in which words of a group meet and are added in front of the array; one
+        in which weights are added in front of each column; two for the second total and the choice between both."""
         return ArrayWaits(words=4, weights=1, totals=2)
 
 
@@ -47,13 +48,13 @@ FIELDS = place_fields(
 WINOGRAD = Engine(8, "WINOGRAD", configuration=WinogradConfig, fields=FIELDS)
 
 
-#: Cycles that the results of a window take at most. With fewer than there are steps, and so few, those that wait never
-#: become so many that a step is held back: the words of a group come in successive cycles.
+#: Most cycles that the results of a window may take. With as few, and fewer than the window has steps, results that
+#: wait never hold a step back, so that the words of a group come in successive cycles.
 MOST_GROUPS = 5
 
 
 def winograd(words: Int8, weights: Int8) -> Int32:
-    """Both results of all columns.
+    """Return both results of all columns.
 
     Parameters
     ----------
@@ -80,7 +81,7 @@ def winograd(words: Int8, weights: Int8) -> Int32:
         raise ValueError(f"steps must be a multiple of {filtering.GROUP}, not {steps}")
     inputs = filtering.transform_inputs(words.reshape(*words.shape[:-2], -1, filtering.GROUP, lanes))
     taps = filtering.transform_taps(weights.reshape(-1, filtering.GROUP, columns, lanes))
-    # A sum of each of the four products, over groups and lanes.
+    # Each of the four products is summed over groups and lanes.
     sums = [products(inputs[..., number, :], taps[:, number]) for number in range(filtering.GROUP)]
     return filtering.outputs(np.stack(sums, axis=-2))
 
@@ -94,7 +95,8 @@ def _most_further(config: Config) -> int:
 
 
 def _conditions(command: Any, config: Config) -> list[Any]:
-    """Whole groups, and results that never hold a step of a window back: what is added up are neighbours."""
+    """Return the conditions of whole groups of steps, and of results so few that they never hold a step of a group
+    back."""
     at_once = config.array.requant_lanes
     one = (command["lanes"] + (at_once - 1)) >> (at_once.bit_length() - 1)
     both = one + one

@@ -1,4 +1,4 @@
-"""XNOR-popcount: inner products of binary values, a bit for each, on the words and weights of the array."""
+"""The engine XNOR: inner products of binary values, a bit for each, on the words and weights of the array."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ XNOR = Engine(3, "XNOR", configuration=EngineConfig)
 
 
 def agreeing(words: Int8, weights: Int8, counted: Bool | None = None) -> Int32:
-    """Twice the bits in which words and weights agree, column by column.
+    """Return twice the number of bits in which words and weights agree, column by column.
 
-    The inner product of n values is that less n, see :func:`~lutterfly.golden.numerics.binary.inner_product`; the bias
-    has the rest.
+    The inner product of n values is this less n, see :func:`~lutterfly.golden.numerics.binary.inner_product`; the bias
+    subtracts n.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What layers compute, in integers, to the byte."""
+"""The arithmetic of layers in integers, with the bytes of ONNX Runtime."""

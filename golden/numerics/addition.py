@@ -17,13 +17,13 @@ from ..isa import TABLE_BYTES
 from .convolution import Int8
 from .requant import MANTISSA_BITS, SUM_FRACTION_BITS, Int64, pack_parameters, requantise_sum
 
-#: Most bits of a table's entry after the binary point.
+#: Most fraction bits of a table's entry.
 MOST_FRACTION = 32
-#: Added to an element of a uint8 tensor, it gives its code.
+#: The int8 code of an element of a uint8 tensor is the element plus this.
 UNSIGNED_OFFSET = -128
 
 _CODES = np.arange(-128, 128)
-#: int8[256, 256] of each operand: every pair of codes.
+#: Every pair of codes: int8[256, 256] for each operand.
 PAIRS: tuple[Int8, Int8] = (
     np.repeat(_CODES.astype(np.int8), len(_CODES)).reshape(-1, len(_CODES)),
     np.tile(_CODES.astype(np.int8), (len(_CODES), 1)),
@@ -47,10 +47,10 @@ def sum_tables(
     Returns
     -------
     first, second : int64[256]
-        What a code adds to the result, in units of ``2**-fraction``, indexed by the code plus 128; all zero points are
-        in ``second``.
+        The addend of each code, in units of ``2**-fraction``, indexed by the code plus 128; all zero points are in
+        ``second``.
     fraction : int
-        As great as the bits of an entry allow.
+        Fraction bits, as many as the bits of an entry allow.
     """
     offset = -UNSIGNED_OFFSET if unsigned else 0
     (first_zero, second_zero, result_zero) = (zero + offset for zero in zero_points)
@@ -86,11 +86,11 @@ def add(
     Parameters
     ----------
     first_codes, second_codes : int8[...]
-        Of one shape.
+        Arrays of one shape.
     first, second : int64[256]
         Tables of at most ``ADDEND_BITS`` bits, indexed by the code plus 128.
     fraction : int
-        Bits of their entries after the binary point.
+        Fraction bits of their entries.
     offset : int
         Added after the rounding: 0, or :data:`UNSIGNED_OFFSET`.
     low, high : int
@@ -128,15 +128,15 @@ def add(
 
 
 def add_words(words: Int8, tables: Int64) -> Int64:
-    """Sums of two table entries for each lane.
+    """Return the sum of two table entries for each lane.
 
     Parameters
     ----------
     words : int8[..., 2, lanes]
         The operands' codes.
     tables : int64[2, 256]
-        One table for each operand, indexed by the code plus 128; of each entry the low ``ADDEND_BITS`` count, two's
-        complement.
+        One table for each operand, indexed by the code plus 128; only the low ``ADDEND_BITS`` bits of an entry count,
+        in two's complement.
 
     Returns
     -------
@@ -163,7 +163,7 @@ def add_words(words: Int8, tables: Int64) -> Int64:
 
 
 def sum_parameters(fraction: int) -> npt.NDArray[np.uint64]:
-    """uint64[1], the parameter word with which the requantiser reads sums with ``fraction`` bits after the point."""
+    """Return uint64[1], the parameter word with which the requantiser reads sums with ``fraction`` fraction bits."""
     return pack_parameters(np.zeros(1, np.int32), np.full(1, 2.0 ** (SUM_FRACTION_BITS - fraction), np.float32))
 
 
@@ -178,13 +178,13 @@ def _check_tables(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], f
         raise ValueError(f"fraction must be between 0 and {MOST_FRACTION}, not {fraction}")
 
 
-# Difference of two quantised tensors through two tables in fixed point, with the bytes of ONNX Runtime.
+# The difference of two quantised tensors is a sum of entries of two tables too, with the bytes of ONNX Runtime.
 #
 # Source: ONNX Runtime computes ``y = rint(f32(f32(sa * (a - za)) - f32(sb * (b - zb))) / sy) + zy``, each step in
 # float32. Two tables that are added up give nearly that; where a pair of codes would be rounded in another way, an
 # entry is moved until it is not.
 
-#: How often entries are moved, and how many pairs may be wrong before: more are no matter of rounding.
+#: Most rounds of moving entries, and most pairs that may be wrong before one: more of them are no matter of rounding.
 _ROUNDS, _MOST_WRONG = 60, 2000
 
 
@@ -204,8 +204,8 @@ def difference_tables(
     -------
     first, second : int64[256]
     fraction : int
-        As :func:`.addition.sum_tables` gives them.
-    None if nothing that was tried does.
+        As those of :func:`sum_tables`.
+    None if no tables were found.
     """
     first, second, fraction = _plain_tables(scales, zero_points)
     offset, low, high = zero_points[2], int(expected.min()), int(expected.max())
@@ -226,20 +226,21 @@ def difference_tables(
 
 
 def _plain_tables(scales: tuple[float, float, float], zero_points: tuple[int, int, int]) -> tuple[Int64, Int64, int]:
-    """What both operands contribute, with as many bits after the point as entries have."""
+    """Return the tables of both operands' rounded addends, and the number of fraction bits."""
     first_scale, second_scale, result_scale = (float(np.float32(scale)) for scale in scales)
     first = (_CODES - zero_points[0]) * (first_scale / result_scale)
     second = (zero_points[1] - _CODES) * (second_scale / result_scale)
     largest = max(np.abs(one).max() for one in (first, second, first[[0, -1], None] + second[[0, -1]]))
     fraction = MOST_FRACTION
-    # What is moved may grow beyond it.
+    # One bit is left free, as moved entries may grow.
     while fraction and largest * 2.0 ** (fraction + 1) >= 1 << ADDEND_BITS - 1:
         fraction -= 1
     return np.rint(first * 2.0**fraction).astype(np.int64), np.rint(second * 2.0**fraction).astype(np.int64), fraction
 
 
 def _missing(total: int, code: int, fraction: int) -> int:
-    """What a sum lacks so that it rounds to a code: to the near edge of what does, and a little beyond it."""
+    """Return the least addend that makes a sum round to a code, and a little more: the distance to the interval's near
+    edge."""
     below = total < code << fraction
     edge = (2 * code - 1 if below else 2 * code + 1) << fraction >> 1
     beyond = max(abs(total) >> MANTISSA_BITS, 1)

@@ -17,12 +17,12 @@ Int32 = npt.NDArray[np.int32]
 
 
 def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
-    """The signs of values as bits.
+    """Return the signs of values as packed bits.
 
     Parameters
     ----------
     values : [..., channels]
-        Any numbers; zero counts as +1.
+        The numbers; zero counts as +1.
     word_bits : int
         A pixel takes whole words of this many bits, a multiple of 8; bits beyond the channels are 0.
 
@@ -46,16 +46,16 @@ def pack(values: npt.NDArray[np.number], *, word_bits: int = 8) -> UInt8:
 
 
 def signs(codes: npt.NDArray[np.number]) -> npt.NDArray[np.int8]:
-    """+1 for each value that is not negative, else -1: int8[...]."""
+    """Return +1 for each value that is not negative, else -1: int8[...]."""
     codes = np.asarray(codes)
     if codes.dtype == np.int8:
-        # Shifted, a code is -1 or 0.
+        # A code that is shifted right by 7 bits is -1 or 0.
         return codes.view(np.int8) >> np.int8(7) | np.int8(1)
     return np.where(codes >= 0, np.int8(1), np.int8(-1))
 
 
 def unpack(packed: UInt8, channels: int) -> npt.NDArray[np.int8]:
-    """The values +1 and -1 of packed bits, int8[..., channels].
+    """Return the values +1 and -1 of packed bits, int8[..., channels].
 
     Raises
     ------
@@ -72,7 +72,7 @@ def unpack(packed: UInt8, channels: int) -> npt.NDArray[np.int8]:
 
 
 def inner_product(x: UInt8, w: UInt8, channels: int) -> Int32:
-    """Inner product of packed values over the last axis: ``channels - 2 * popcount(x XOR w)``.
+    """Return the inner product of packed values over the last axis: ``channels - 2 * popcount(x XOR w)``.
 
     Parameters
     ----------
@@ -90,25 +90,25 @@ def inner_product(x: UInt8, w: UInt8, channels: int) -> Int32:
 
 
 def bordered(height: int, width: int, channels: int, pads: Pads, value: int) -> tuple[UInt8, UInt8]:
-    """A binary map with its border: results that are written to its middle need no padding pass.
+    """Return a binary map with its padding, so that results that are written to its middle need no padding pass.
 
     Parameters
     ----------
     height, width, channels : int
-        Of the map.
+        Size of the map.
     pads : (top, left, bottom, right)
     value : int
-        Of the border, +1 or -1.
+        Value of the padding, +1 or -1.
 
     Returns
     -------
     stored, middle : uint8[rows, columns, bytes]
-        All of it, its border filled, and a view of the map.
+        The whole array, its padding filled, and a view of the map within.
 
     Raises
     ------
     ValueError
-        If the value is another one.
+        If the value is neither.
     """
     require_pad_value(value)
     top, left, bottom, right = pads
@@ -148,7 +148,7 @@ def convolve_stored(
         raise ValueError(
             f"stored and weights must have the bytes of {channels} channels, not {stored.shape[2]} and {size}"
         )
-    # A view: the border is stored already.
+    # This is a view, as the border is stored already.
     kernel, no_pads = (kernel_rows, kernel_columns), (0, 0, 0, 0)
     seen = patches(stored.view(np.int8), kernel=kernel, stride=stride, dilation=dilation, pads=no_pads, border=0)
     differing = np.zeros((*seen.shape[:2], outputs), np.int32)
@@ -198,7 +198,7 @@ def convolve_binary(
 
 
 def fully_connected(values: npt.NDArray[np.number], weights: npt.NDArray[np.number]) -> Int32:
-    """Inner products of signs: the matrix is transposed, and each of its rows packed.
+    """Return inner products of signs; the matrix is transposed, and each of its rows packed.
 
     Parameters
     ----------
@@ -213,7 +213,7 @@ def fully_connected(values: npt.NDArray[np.number], weights: npt.NDArray[np.numb
 
 
 def _as_words(packed: UInt8) -> npt.NDArray[np.uint64]:
-    """Words of eight bytes, the last one filled with zeros, so that more bits are counted at a time."""
+    """Return words of eight bytes, the last one filled with zeros, so that more bits are counted at a time."""
     size = packed.shape[-1]
     words = np.zeros((*packed.shape[:-1], -(-size // 8) * 8), np.uint8)
     words[..., :size] = packed

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 
 class Density(enum.StrEnum):
-    """Which weights of a stage are trained; the others are one."""
+    """The set of weights of a stage that are trained; the others are one."""
 
     FULL = "full"
     CROSS = "cross"
@@ -45,33 +45,33 @@ _Kind = TypeVar("_Kind", bound=enum.StrEnum)
 
 
 def count_stages(inputs: int, outputs: int) -> int:
-    """Stages that a number of channels needs: ``ceil(log2(max(inputs, outputs)))``."""
+    """Return the number of stages for a number of channels: ``ceil(log2(max(inputs, outputs)))``."""
     return (max(inputs, outputs) - 1).bit_length()
 
 
 def pixel_words(width: int, lanes: int) -> int:
-    """Words of ``lanes`` values that a number of values takes."""
+    """Return the number of words of ``lanes`` values that a number of values takes."""
     return max(width // lanes, 1)
 
 
 def lane_exchange(distance: int, lanes: int) -> int:
-    """The bit in which the lanes of a pair differ; 0 for pairs across words."""
+    """Return the bit in which the lane numbers of a pair differ; 0 for pairs across words."""
     return distance if distance < lanes else 0
 
 
 @dataclass(frozen=True)
 class Pattern:
-    """Stages, and which weights they have.
+    """The stages of a butterfly, and the weights that each has.
 
     Attributes
     ----------
     inputs, outputs : int
         Channels, at least 1, and one of them at least 2.
     distances : tuple of int
-        Of the pairs of each stage: 1, 2, 4 ... in any order, each once. Then exactly one path leads from each input to
-        each output.
+        Distance of the pairs of each stage: 1, 2, 4 ... in any order, each once, so that exactly one path leads from
+        each input to each output.
     densities : tuple of Density
-        Of each stage.
+        Density of each stage.
     skips : tuple of (int, int)
         A skip (i, j) adds the values entering stage i to those leaving stage j, j not less than i.
 
@@ -118,7 +118,7 @@ class Pattern:
         densities: Iterable[Density | str] | None = None,
         skips: Iterable[tuple[int, int]] = (),
     ) -> Pattern:
-        """The pattern of a direction.
+        """Return the pattern of a direction.
 
         Parameters
         ----------
@@ -145,12 +145,12 @@ class Pattern:
 
     @property
     def stages(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return count_stages(self.inputs, self.outputs)
 
     @property
     def width(self) -> int:
-        """Values that a stage works on, null ones included: the channels, rounded up to a power of two."""
+        """The number of values of a stage, including zeros: the channels, rounded up to a power of two."""
         return 1 << self.stages
 
     @property
@@ -163,21 +163,24 @@ class Pattern:
 
     @property
     def weights(self) -> int:
-        """Trained weights, null channels included: as many as multiplications of a pixel if nothing is skipped."""
+        """The number of trained weights, those of zero channels included: the multiplications of a pixel if none is
+        left out."""
         return sum(self.width * (density.trains_own + density.trains_cross) for density in self.densities)
 
     @property
     def live_multiplications(self) -> int:
-        """Multiplications of a pixel that are needed: a kept output depends on them, and their value is not null."""
+        """The multiplications of a pixel that are needed: a kept output depends on them, and their value may differ
+        from zero."""
         return sum(sum(own) + sum(cross) for own, cross in self.live_weights())
 
     @property
     def estimated_multiplications(self) -> Fraction:
-        """What the source estimates instead: ``weights * inputs * outputs / width**2``."""
+        """The source's estimate of needed multiplications: ``weights * inputs * outputs / width**2``."""
         return Fraction(self.weights * self.inputs * self.outputs, self.width**2)
 
     def live_weights(self) -> list[tuple[list[bool], list[bool]]]:
-        """For each stage, which own and which cross weights are trained and live, by the index of the result.
+        """Return masks of the own and of the cross weights of each stage that are trained and live, by the index of the
+        result.
 
         A weight is live if some input reaches its value, and its result reaches a kept output. Skips change nothing
         here: they lead to where own weights lead anyway.
@@ -192,14 +195,16 @@ class Pattern:
         return live
 
     def _reached(self) -> list[list[bool]]:
-        """For each stage, which of its input values some input reaches; the last entry has the last outputs."""
+        """Return, for each stage, a mask of its input values that some input reaches; the last entry is for the last
+        outputs."""
         reached = [[index < self.inputs for index in range(self.width)]]
         for distance in self.distances:
             reached.append(_with_partners(reached[-1], distance))
         return reached
 
     def _needed(self) -> list[list[bool]]:
-        """For each stage, on which of its input values a kept output depends; the last entry has the last outputs."""
+        """Return, for each stage, a mask of its input values that a kept output depends on; the last entry is for the
+        last outputs."""
         needed = [[index < self.outputs for index in range(self.width)]]
         for distance in reversed(self.distances):
             needed.append(_with_partners(needed[-1], distance))

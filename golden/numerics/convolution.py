@@ -12,18 +12,18 @@ import numpy.typing as npt
 from .planes import CACHED_NUMBERS, Codes, Int8, Pads, Pair, Phases, Window, copied, from_planes, planes, tiles
 
 Int32 = npt.NDArray[np.int32]
-#: Integers, whatever the type.
+#: Sums, which are integers in any type.
 Totals = npt.NDArray[np.int32 | np.int64 | np.float32 | np.float64]
-#: Output channels, rows and columns.
+#: The slices of output channels, rows and columns of a tile.
 Tile = tuple[slice, slice, slice]
 
 #: float32 holds every integer up to this one.
 EXACT_IN_FLOAT32 = 1 << 24
 #: The greatest magnitude of a code.
 MOST_CODE = 128
-#: BLAS takes at least so many columns at a time.
+#: Least number of columns of a matrix product.
 _COLUMNS = 128
-#: Sums of fewer products are computed as fast as pairs of them are taken apart.
+#: Sums of fewer products than this are computed as fast as pairs of them are separated, so that they are not paired.
 _LEAST_PAIRED = 64
 
 
@@ -46,15 +46,15 @@ def convolve(
     Parameters
     ----------
     codes : int8[..., height, width, channels]
-        Of one map, or of several samples.
+        Codes of one map, or of several samples.
     weights : int8[output channels, kernel rows, kernel columns, channels / groups]
     bias : int32[output channels]
     zero_point : int
-        Of ``codes``.
+        Zero point of ``codes``.
     stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
     groups : int
-        The output channels of each group read only its share of the input channels.
+        Number of groups; the output channels of a group read only the input channels of the group.
 
     Returns
     -------
@@ -75,7 +75,7 @@ def convolve(
 
 
 class Kernels:
-    """Weights with their bias, and what need not be computed anew for each map.
+    """Weights with their bias, prepared once for the convolution of many maps.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class Kernels:
     Attributes
     ----------
     kind : type
-        Of totals: float32, float64 or, where they wrap, int32.
+        Type of totals: float32, float64 or, where they wrap, int32.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class Kernels:
         self._kernel = rows, columns
         products = most_code * np.abs(weights, dtype=np.int32).sum(axis=(1, 2, 3), dtype=np.int64)
         most, greatest = int(products.max(initial=0)), int((products + np.abs(bias, dtype=np.int64)).max(initial=0))
-        # No sum of products is beyond ``most``, and none with the bias beyond ``greatest``.
+        # Sums of products are at most ``most`` in magnitude, and at most ``greatest`` with the bias.
         self._kind = type_of_sums(most)
         self.kind = np.int32 if greatest >= 1 << 31 else type_of_sums(greatest)
         self._is_apart = channels == 1 < groups
@@ -123,7 +123,8 @@ class Kernels:
             self._matrices = paired[np.newaxis]
 
     def without(self, zero_point: int) -> Kernels:
-        """The kernels whose totals of codes are those of codes less a zero point, where the border is that too."""
+        """Return kernels that subtract a zero point: their totals of codes are these kernels' totals of codes less the
+        zero point, if the border has that code too."""
         if zero_point == 0:
             return self
         sums = self.weights.sum(axis=(1, 2, 3), dtype=np.int64)
@@ -131,7 +132,7 @@ class Kernels:
         return Kernels(self.weights, bias, self.groups, most_code=self.most_code)
 
     def totals(self, codes: Int8, *, border: int, stride: Pair, dilation: Pair, pads: Pads) -> Totals:
-        """What the accumulators hold at last, for maps with a border of a code.
+        """Return the final values of the accumulators for maps that are padded with a code.
 
         Parameters
         ----------
@@ -165,7 +166,7 @@ class Kernels:
         dilation: Pair,
         pads: Pads,
     ) -> Codes:
-        """What becomes of :meth:`totals`, tile by tile, while they are in the processor's cache.
+        """Apply a function to the totals (see :meth:`totals`) tile by tile, while they are in the processor's cache.
 
         ``finish`` makes an array of the type ``kind`` and the same shape of the totals [outputs, rows, columns,
         samples] of each tile, which it may write to; there may be more columns than the tile has.
@@ -194,10 +195,11 @@ class Kernels:
         return from_planes(result, codes.ndim)
 
     def _by_matrices(self, stack: Int8, window: Window) -> Iterator[tuple[Tile, Totals]]:
-        """Sums of all groups, a matrix product each."""
+        """Yield sums of tiles, by a matrix product for each group."""
         samples, (groups, matrix_rows, terms) = stack.shape[3], self._matrices.shape
         seen = window.seen(stack, groups)
-        # BLAS takes as many pixels as the cache has room for; what follows has fewer numbers for each, and takes more.
+        # A matrix product takes as many pixels as the cache has room for; the epilogue, with fewer numbers for each
+        # pixel, takes more of them.
         at_once = max(CACHED_NUMBERS, _COLUMNS * groups * terms) // (groups * terms * samples)
         for down, along in tiles(window.size, max(CACHED_NUMBERS // (groups * matrix_rows * samples), at_once)):
             size = down.stop - down.start, along.stop - along.start
@@ -205,7 +207,7 @@ class Kernels:
             of_tile, end = seen[:, :, :, :, down, along], 0
             for part in tiles(size, at_once):
                 taken = of_tile[:, :, :, :, *part]
-                # What lies in a row is converted at once; else it is cheaper to copy it as codes first.
+                # Codes side by side in memory are converted directly; else it is cheaper to copy them as codes first.
                 taken = taken if window.stride[1] == 1 else copied(taken)
                 factors = taken.astype(self._kind, order="C").reshape(groups, terms, -1)
                 start, end = end, end + factors.shape[2]
@@ -215,7 +217,7 @@ class Kernels:
             yield (slice(0, len(self.weights)), down, along), total.reshape(-1, *size, samples)
 
     def _apart(self, stack: Int8, window: Window) -> Iterator[tuple[Tile, Totals]]:
-        """Sums where each group has one input channel: matrices would be single columns."""
+        """Yield sums of tiles where each group has one input channel, so that matrices would have a single column."""
         taps = self._floats.reshape(self.groups, -1, *self._kernel)
         outputs, size = taps.shape[1], taps.itemsize
         phases = Phases.of(window, stack.shape[3])
@@ -224,7 +226,7 @@ class Kernels:
             count, length = rows.stop - rows.start, phases.run(rows)
             total = np.empty((len(runs), outputs, count, *phases.row), self._kind)
             flat = total.reshape(len(runs), outputs, -1)
-            # No window lies there.
+            # No window lies at these positions.
             flat[..., length:] = 0
             sums = flat[..., :length]
             for number, (steps, own, first) in enumerate(alike):
@@ -244,16 +246,16 @@ class Kernels:
 
 
 def type_of_sums(greatest: int) -> type[np.float32 | np.float64]:
-    """The type that holds sums of integers exactly, whatever the order in which BLAS adds up, if none is beyond
-    ``greatest``. (float64 would round sums of more than 2**38 products of codes.)"""
+    """Return the type that holds sums of integers up to ``greatest`` exactly, in whatever order BLAS adds them up.
+    (float64 would round sums of more than 2**38 products of codes.)"""
     return np.float32 if greatest <= EXACT_IN_FLOAT32 else np.float64
 
 
 def _pair_unit(greatest: int, shape: tuple[int, ...], groups: int) -> int:
-    """What the weights of a second output are multiplied by so that one sum holds both; 0 where none is exact.
+    """Return the factor for the weights of a second output with which one sum holds both outputs; 0 if none is exact.
 
-    ``first + unit * second``, of sums that are at most ``greatest``: below half a unit, the first one does not reach
-    the second.
+    The sum is ``first + unit * second``, of sums that are at most ``greatest``. The first one, below half a unit, does
+    not reach the second.
     """
     unit = 1 << (2 * greatest).bit_length()
     is_worth_it = groups == 1 < shape[0] and math.prod(shape[1:]) >= _LEAST_PAIRED
@@ -261,7 +263,7 @@ def _pair_unit(greatest: int, shape: tuple[int, ...], groups: int) -> int:
 
 
 def _unpaired(total: Codes, unit: int) -> Codes:
-    """The sums [outputs, ...] of pairs [outputs / 2, ...]: first all first ones."""
+    """Return the sums [outputs, ...] of pairs [outputs / 2, ...], all first ones in front."""
     found = np.empty((2, *total.shape), total.dtype)
     np.multiply(total, total.dtype.type(1 / unit), out=found[1])
     np.rint(found[1], out=found[1])
@@ -286,7 +288,7 @@ def matrix_product(left: Codes, right: Codes, out: Codes | None = None) -> Codes
     right : float[..., terms, columns]
         Integers.
     out : float[..., rows, columns] or None
-        Where the sums go.
+        Array for the sums.
 
     Returns
     -------
@@ -333,7 +335,7 @@ def pool_maximum(
     Parameters
     ----------
     codes : int8[..., height, width, channels]
-        Of one map, or of several samples.
+        Codes of one map, or of several samples.
     kernel, stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
 

@@ -1,8 +1,8 @@
 """Fast pointwise convolution in integers: a butterfly of stages between the codes of two feature maps.
 
 The values between stages have 16 bits. A code enters as ``(code - zero_point) << input_shift``. A stage rounds the sum
-of its two products once, half to even, adds the values of skips, and saturates once; the finish requantises the first
-values to codes. Every sum stays below 2**24 in magnitude, so float32 computes the same.
+of its two products once, half to even, adds the values of skips, and saturates once; the epilogue requantises the
+first values to codes. Every sum stays below 2**24 in magnitude, so float32 computes the same.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from .butterfly import Density, Pattern, lane_exchange, pixel_words
 from .convolution import Int8, Int32
 from .requant import pack_parameters, requantise
 
-# What a fast pointwise convolution is made of: its stages with their weights, and its finish.
+# A fast pointwise convolution consists of stages with weights, and an epilogue.
 
-#: Fraction bits of a weight, and the weight one.
+#: Fraction bits of a weight, and the weight that stands for 1.
 FRACTION_BITS = 6
 UNIT_WEIGHT = 1 << FRACTION_BITS
 #: Bits of a value between stages, and of a bias.
 VALUE_BITS = NARROW_BITS
 LEAST_VALUE, GREATEST_VALUE = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
-#: The greatest shift of the codes that still fits them, and the greatest one of a finish without a multiplication.
+#: The greatest shift of input codes that fits a value, and the greatest shift of an epilogue without a multiplication.
 MOST_INPUT_SHIFT = 7
 MOST_FINISH_SHIFT = 7
 #: Exponents of the powers of two by which a stage may divide, beyond the unit of its weights, to limit growth.
@@ -46,13 +46,13 @@ class FloatStage(NamedTuple):
     Attributes
     ----------
     partners : int64[width]
-        The index of each value's other one.
+        The index of each value's partner.
     own, cross : float32[width, 1] or None
-        None where all are one.
+        Weights of values and of their partners; None where all are one.
     scale : float32
-        What their sum is multiplied by.
+        The factor for the sum of both products.
     growth : float
-        How many times as great as what enters a result may be, before it is rounded.
+        The greatest ratio of a result, before it is rounded, to the inputs.
     """
 
     partners: npt.NDArray[np.int64]
@@ -75,7 +75,7 @@ class Stages:
     growth_shifts : tuple of int
         For each stage 0 or 1: halve its results.
     input_shift : int
-        Of the codes that enter, 0 to 7.
+        Left shift of the input codes, 0 to 7.
 
     Raises
     ------
@@ -120,7 +120,7 @@ class Stages:
 
     @cached_property
     def float_weights(self) -> list[FloatStage]:
-        """What each stage does in float32, see ``fpc_float.py``."""
+        """The stages in float32, see ``fpc_float.py``."""
         indices, found = np.arange(self.pattern.width), []
         for distance, own, cross, shift in zip(
             self.pattern.distances, self.own, self.cross, self.growth_shifts, strict=True
@@ -138,7 +138,7 @@ class Stages:
 
 @dataclass(frozen=True, eq=False)
 class Finish:
-    """How values become codes: ``clip(rint((value + bias) * scale) + zero_point, low, high)``.
+    """The epilogue from values to codes: ``clip(rint((value + bias) * scale) + zero_point, low, high)``.
 
     Attributes
     ----------
@@ -165,7 +165,7 @@ class Finish:
     def __post_init__(self) -> None:
         bias = _checked("bias", self.bias, (len(self.bias),), np.int16)
         object.__setattr__(self, "bias", bias)
-        # Refuses scales and codes as every requantisation does.
+        # The requantisation refuses wrong scales and codes.
         requantise(np.zeros(bias.shape, np.int32), self.parameters, self.zero_point, self.low, self.high)
 
     @property
@@ -181,13 +181,13 @@ class Finish:
 
 
 def _in_float(weights: Int8, shift: int) -> Float32 | None:
-    """``weights / 2**shift`` as a column; None where all are one."""
+    """Return ``weights / 2**shift`` as a column; None where all are one."""
     column = np.ldexp(weights[:, np.newaxis].astype(np.float32), -shift)
     return None if (column == 1).all() else column
 
 
 def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: type) -> np.ndarray:
-    """Integers of a shape as ``dtype``."""
+    """Check that an array has integers and a shape, and return it as ``dtype``."""
     array, limits = np.asarray(array), np.iinfo(dtype)
     if array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {array.dtype}")
@@ -200,7 +200,7 @@ def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: typ
 
 
 def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
-    """A fast pointwise convolution: :func:`enter`, every :func:`run_stages`, :func:`requantise_values`.
+    """Compute a fast pointwise convolution: :func:`enter`, :func:`run_stages`, :func:`requantise_values`.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish)
         Of ``codes``.
     stages : Stages
     finish : Finish
-        Of as many channels as the pattern has outputs.
+        Epilogue of as many channels as the pattern has outputs.
 
     Returns
     -------
@@ -218,7 +218,7 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish)
     Raises
     ------
     TypeError, ValueError
-        As these functions; also if the finish is of other channels.
+        As these functions; also if the epilogue has another number of channels.
     """
     outputs = stages.pattern.outputs
     if len(finish.bias) != outputs:
@@ -254,7 +254,7 @@ def enter(codes: Int8, zero_point: int, stages: Stages) -> Int16:
 
 
 def run_stages(values: Int16, stages: Stages) -> Int16:
-    """All stages.
+    """Compute all stages.
 
     Parameters
     ----------
@@ -308,7 +308,7 @@ def requantise_values(values: Int16, finish: Finish) -> Int8:
 
 
 def shift_values(values: Int16, finish: Finish) -> Int8:
-    """The codes of :func:`requantise_values` without a multiplication, where the scale is a power of two.
+    """Return the codes of :func:`requantise_values`, computed by shifts, where the scale is a power of two.
 
     Raises
     ------
@@ -325,7 +325,7 @@ def shift_values(values: Int16, finish: Finish) -> Int8:
 
 
 def round_shift(total: Int32, shift: int) -> Int32:
-    """``total / 2**shift`` rounded to the nearest integer, halves to even."""
+    """Return ``total / 2**shift`` rounded to the nearest integer, halves to even."""
     quotient = total >> shift
     twice_rest = (total - (quotient << shift)) << 1
     unit = 1 << shift
@@ -333,14 +333,14 @@ def round_shift(total: Int32, shift: int) -> Int32:
 
 
 def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
-    """The matrix that the stages compute without rounding and saturation, without the shift of the codes.
+    """Return the matrix that the stages would compute without rounding, saturation and the shift of the codes.
 
     Returns
     -------
     Fraction[outputs, inputs]
     """
     pattern, indices = stages.pattern, np.arange(stages.pattern.width)
-    # Integers over one power of two: fractions would look for common divisors in every product.
+    # The computation is in integers over one power of two, as fractions look for common divisors in every product.
     entering, bits = [np.eye(pattern.width, dtype=object)], [0]
     for stage, distance in enumerate(pattern.distances):
         own, cross = (weights.astype(object)[:, np.newaxis] for weights in (stages.own[stage], stages.cross[stage]))
@@ -354,7 +354,7 @@ def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
     return np.vectorize(lambda numerator: Fraction(int(numerator), 1 << bits[-1]), otypes=[object])(kept)
 
 
-# How a butterfly's weights lie in the words of hardware that is built for a larger one.
+# Placement of a butterfly's weights in the words of hardware for a larger butterfly.
 #
 # Hardware for a pattern runs every function whose stages are among its own, in their order: the other stages pass
 # values on.
@@ -362,15 +362,15 @@ def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A function on hardware for a pattern.
+    """A function, placed on hardware for a pattern.
 
     Attributes
     ----------
     words : int8[positions, columns, lanes]
-        Of weights, for each word of a pixel. Every stage of the hardware has a column for each trained weight, own ones
-        first. A partner within the word is multiplied in its own lane.
+        Words of weights for each word of a pixel. Every stage of the hardware has a column for each trained weight, own
+        ones first. A partner within the word is multiplied in its own lane.
     halves, skips : int
-        Bits, the first stage's (skip's) lowest: see :class:`~lutterfly.hdl.engines.butterfly.Butterfly`.
+        A bit for each stage or skip, the first one's lowest: see :class:`~lutterfly.hdl.engines.butterfly.Butterfly`.
     """
 
     words: Int8
@@ -391,8 +391,7 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
     Raises
     ------
     ValueError
-        If the hardware has no stage of a distance, or not in that order, if a stage there has fewer weights, or a skip
-        is not there.
+        If the hardware lacks a stage of a distance or has another order, or if it lacks a weight of a stage or a skip.
     """
     of_stage = stages_on(stages.pattern, hardware)
     positions = pixel_words(stages.pattern.width, lanes)
@@ -411,7 +410,7 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
 
 
 def stages_on(pattern: Pattern, hardware: Pattern) -> dict[int, int]:
-    """For each stage of the hardware that a pattern uses, the pattern's stage.
+    """Return the pattern's stage for each stage of the hardware that the pattern uses.
 
     Raises
     ------
@@ -434,7 +433,7 @@ def stages_on(pattern: Pattern, hardware: Pattern) -> dict[int, int]:
 
 
 def _skips_on(pattern: Pattern, hardware: Pattern, of_stage: dict[int, int]) -> list[tuple[int, int]]:
-    """The hardware's skips that a pattern's are."""
+    """Return the hardware's skips for a pattern's skips."""
     on = {stage: index for index, stage in of_stage.items()}
     skips = [(on[first], on[last]) for first, last in pattern.skips]
     for skip, built in zip(pattern.skips, skips, strict=True):
@@ -448,7 +447,8 @@ def _weights(density: Density) -> int:
 
 
 def _columns(hardware: Pattern, lanes: int) -> Iterator[tuple[int, bool, NDArray[np.intp]]]:
-    """For each column of weights its stage, whether it has own weights, and the lane whose result each lane's has."""
+    """Yield, for each column of weights, its stage, whether it has own weights, and the lane of the result of each
+    lane's weight."""
     for index, (distance, density) in enumerate(zip(hardware.distances, hardware.densities, strict=True)):
         if density.trains_own:
             yield index, True, np.arange(lanes)
@@ -457,26 +457,26 @@ def _columns(hardware: Pattern, lanes: int) -> Iterator[tuple[int, bool, NDArray
 
 
 def _words(weights: Int8, positions: int, lanes: int) -> Int8:
-    """int8[positions, lanes]: one weight for each value."""
+    """Return the weights as words, int8[positions, lanes], filled up with zeros."""
     padded = np.zeros(positions * lanes, np.int8)
     padded[: len(weights)] = weights
     return padded.reshape(positions, lanes)
 
 
 def unplace(words: Int8, hardware: Pattern, stages: int) -> tuple[list[Int8], list[Int8]]:
-    """The weights that hardware reads in words, of the stages whose pairs are nearer than ``2**stages``.
+    """Return the weights in words of hardware, for the stages whose pair distance is below ``2**stages``.
 
     Parameters
     ----------
     words : int8[positions, columns, lanes]
-        As :func:`place` makes them, for this many stages; further columns are ignored.
+        Words of :func:`place`, for this many stages; further columns are ignored.
     hardware : Pattern
     stages : int
 
     Returns
     -------
     own, cross : list of int8[2**stages]
-        For each of those stages, in the hardware's order.
+        Weights of each of those stages, in the hardware's order.
     """
     lanes, width = words.shape[2], 1 << stages
     unit = np.full(width, UNIT_WEIGHT, np.int8)

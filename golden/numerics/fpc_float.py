@@ -1,8 +1,8 @@
 """Fast pointwise convolution in float32: the bytes of ``fpc.py``, many times as fast.
 
-The specification is in integers, as the accelerator computes. This is for graphs that are evaluated without it. Every
-number here is a multiple of 2**-7 below 2**17 in magnitude, so that float32 holds it exactly: a product is one of 16
-bits by 8 bits, two of them are added up, and at most a value of 16 bits is added for each skip once they are rounded.
+The specification is in integers, as the accelerator computes; this module serves graphs that are evaluated without
+it. Every number here is a multiple of 2**-7 below 2**17 in magnitude, so that float32 holds it exactly: a product is
+one of 16 bits by 8 bits, two of them are added up, and a value of 16 bits is added for each skip after the rounding.
 """
 
 from __future__ import annotations
@@ -16,35 +16,35 @@ from .requant import requantise_float
 
 Float32 = npt.NDArray[np.float32]
 
-#: So many values at a time: they stay in a processor's cache, and a stage takes longer than its calls.
+#: Values that are computed at a time: few enough for a processor's cache, enough to outweigh the calls of a stage.
 _VALUES = 1 << 15
 
 
 def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
-    """A fast pointwise convolution.
+    """Compute a fast pointwise convolution.
 
     Parameters
     ----------
     codes : int8[..., inputs]
-        Fastest where the pixels of a channel lie side by side in memory.
+        Input codes; fastest where the pixels of a channel lie side by side in memory.
     zero_point : int
-        Of ``codes``.
+        Zero point of ``codes``.
     stages : Stages
     finish : Finish
-        Of as many channels as the pattern has outputs.
+        Epilogue of as many channels as the pattern has outputs.
 
     Returns
     -------
     int8[..., outputs]
-        See :func:`.functions.fast_pointwise`.
+        As those of :func:`.fpc.fast_pointwise`.
     """
-    # The pixels as they lie in memory, whatever order their axes have.
+    # The pixels in the order of memory, whatever order their axes have.
     axes, pattern = memory_order(codes[..., 0]), stages.pattern
     pixels = codes.transpose(-1, *axes).reshape(codes.shape[-1], -1)
     result = np.empty((len(finish.bias), pixels.shape[1]), np.int8)
     count = min(max(1, _VALUES // pattern.width), max(1, pixels.shape[1]))
-    # What enters a stage is needed no longer than up to the next one, unless it is skipped to another. The last one
-    # is for products.
+    # The inputs of a stage are needed until the next stage is computed, unless a skip connection reads them. The last
+    # buffer is for products.
     buffers = np.empty(((pattern.stages + 1 if pattern.skips else 2) + 1, pattern.width * count), np.float32)
     for first in range(0, pixels.shape[1], count):
         part = slice(first, first + count)
@@ -53,7 +53,7 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
 
 
 def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish, buffers: Float32) -> Int8:
-    """The codes int8[outputs, pixels] of int8[inputs, pixels]."""
+    """Return the codes int8[outputs, pixels] for int8[inputs, pixels]."""
     pattern = stages.pattern
     shape = pattern.width, codes.shape[1]
     *entering, product = (buffer[: shape[0] * shape[1]].reshape(shape) for buffer in buffers)
@@ -80,8 +80,8 @@ def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish, buf
             if last == stage:
                 total += entering[first]
                 most += greatest[first]
-        # As long as no values can reach the limits, nothing needs to be clipped. Where they can, one look at them often
-        # shows that some stages more need nothing.
+        # Values need no clipping as long as they cannot reach the limits. Where their bound does, their actual maximum
+        # often shows that some stages more need none.
         if most > GREATEST_VALUE and not is_clipped:
             most = float(max(-total.min(), total.max()))
             is_clipped = most > GREATEST_VALUE

@@ -3,8 +3,8 @@
 Source: ONNX Runtime, MLAS, ``qlmul.cpp``: with ``s = f32(f32(sa * sb) / sy)``,
 ``y = rint(f32(f32((a - za) * (b - zb) * s) + zy))``.
 
-The requantiser rounds before it adds a zero point, not after. So a product has a fraction, and a bias below the
-fraction's binary point can hold the zero point, or part of it; see :func:`product_scaling`.
+The requantiser rounds before it adds a zero point, and not after. So a product has fraction bits, and the bias can hold
+the zero point, or part of it; see :func:`product_scaling`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import numpy.typing as npt
 from .addition import PAIRS
 from .requant import Int8, Int32, pack_parameters, requantise
 
-#: Bits after the binary point of a product.
+#: Fraction bits of a product.
 PRODUCT_FRACTION_BITS = 14
 
-#: How far scale and bias are looked for: in units of their last places.
+#: Range of the search for scale and bias, in units of their last places.
 _SCALE_STEPS, _BIAS_STEPS = 3, 4
 #: A product closer than this to a half, in codes, may be rounded in another way.
 _NEAR = 2.0**-13
@@ -29,16 +29,16 @@ _NEAR = 2.0**-13
 
 @dataclass(frozen=True, slots=True)
 class ProductScaling:
-    """What becomes of products: ``clip(rint((product + bias) * scale) + zero_point)`` as :func:`.requant.requantise`
-    computes it.
+    """The requantisation of products, ``clip(rint((product + bias) * scale) + zero_point)``, see
+    :func:`.requant.requantise`.
 
     Attributes
     ----------
     bias : int
-        int32.
+        An int32.
     scale : numpy.float32
     zero_point : int
-        A code.
+        An int8 code.
     """
 
     bias: int
@@ -47,19 +47,19 @@ class ProductScaling:
 
     @property
     def parameters(self) -> npt.NDArray[np.uint64]:
-        """uint64[1], the parameter word."""
+        """The parameter word, uint64[1]."""
         return pack_parameters(np.full(1, self.bias, np.int32), np.full(1, self.scale, np.float32))
 
 
 def products(first: Int8, second: Int8, first_zero_point: int, second_zero_point: int) -> Int32:
-    """Products of codes less their zero points.
+    """Return products of codes less their zero points.
 
     Parameters
     ----------
     first, second : int8[...]
         Of shapes that go together.
     first_zero_point, second_zero_point : int
-        Codes.
+        Zero points, int8 codes.
 
     Returns
     -------
@@ -116,11 +116,11 @@ def multiply(
 def product_scaling(
     scales: tuple[float, float, float], zero_points: tuple[int, int, int], expected: Int8
 ) -> ProductScaling | None:
-    """Find what gives these codes for every pair of codes.
+    """Find a scaling that gives these codes for every pair of codes.
 
-    The zero point is added before the rounding, as a bias, or after it, or part of it before and the rest after; scale
-    and bias may be a few units of their last places from what they stand for. Products near a half decide; what is
-    right for them is tried on all pairs.
+    The zero point is added before the rounding, as a bias, or after it, or in parts before and after; scale and bias
+    may be a few units of their last places off. Candidates are tried on products near a half first, and then on all
+    pairs.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def product_scaling(
     Returns
     -------
     ProductScaling or None
-        None if nothing that was tried does.
+        None if no candidate gives the codes.
     """
     first_scale, second_scale, result_scale = (np.float32(scale) for scale in scales)
     scale, result_zero_point = np.float32(np.float32(first_scale * second_scale) / result_scale), zero_points[2]
@@ -153,7 +153,7 @@ def product_scaling(
 
 
 def _scalings(scale: np.float32, zero_point: int, largest: int) -> Iterator[ProductScaling]:
-    """What may be right, the plainest first; all of it with sums of 32 bits."""
+    """Yield candidates whose sums fit 32 bits, the plainest first."""
     for after in sorted(range(-128, 128), key=lambda code: (code not in (zero_point, 0), abs(code))):
         before = zero_point - after
         for step in sorted(range(-_SCALE_STEPS, _SCALE_STEPS + 1), key=abs):

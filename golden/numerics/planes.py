@@ -1,7 +1,7 @@
-"""Maps of int8 codes of one or several samples, as they are computed with: in planes, seen through windows.
+"""Maps of int8 codes of one or several samples, in planes that are read through windows.
 
-Planes are [channels, height, width, samples]: all pixels of a channel lie side by side in memory, and those of all
-samples at a place next to each other. So inner loops are long, whatever the map.
+Planes are [channels, height, width, samples]: all pixels of a channel lie side by side in memory, with the samples of
+a pixel next to each other. So inner loops are long for maps of any size.
 """
 
 from __future__ import annotations
@@ -20,32 +20,33 @@ Int8 = npt.NDArray[np.int8]
 Pair = tuple[int, int]
 Pads = tuple[int, int, int, int]
 
-#: So many numbers at a time stay in a processor's cache.
+#: Numbers that stay in a processor's cache.
 CACHED_NUMBERS = 1 << 16
-#: Of parts in phases, of which most are used one after the other.
+#: Numbers of a part in phases, which is larger, as most of it is read one after the other.
 _PARTS = 1 << 17
-#: So many windows, of as many layers, are worked out but once.
+#: Number of windows whose geometry is kept.
 _KEPT = 1024
 
 
 def planes(codes: Codes) -> Codes:
-    """A view [channels, height, width, samples] of one or more maps [..., height, width, channels]."""
+    """Return a view [channels, height, width, samples] of one or more maps [..., height, width, channels]."""
     return (codes if codes.ndim > 3 else codes[np.newaxis]).transpose(3, 1, 2, 0)
 
 
 def from_planes(found: Codes, dimensions: int) -> Codes:
-    """The view of so many dimensions, 3 or 4, that :func:`planes` makes ``found`` of."""
+    """Return planes as a view of one map (3 dimensions) or of several (4): the inverse of :func:`planes`."""
     maps = found.transpose(3, 1, 2, 0)
     return maps if dimensions > 3 else maps[0]
 
 
 def memory_order(codes: Codes) -> list[int]:
-    """The axes of an array in the order in which transposing makes its elements lie as in memory."""
+    """Return the permutation of axes with which a transpose puts the elements in the order of memory."""
     return sorted(range(codes.ndim), key=lambda axis: -codes.strides[axis])
 
 
 def tiles(size: Pair, pixels: int) -> Iterator[tuple[slice, slice]]:
-    """Rows and columns of a map, at least a pixel and at most so many at a time: whole rows if that is no less."""
+    """Yield rows and columns of tiles of a map with at most so many pixels, but at least one: whole rows if they
+    fit."""
     rows, columns = size
     down, parts = max(pixels // columns, 1), -(-columns // max(pixels, 1))
     ends = [columns * part // parts for part in range(parts + 1)]
@@ -55,12 +56,12 @@ def tiles(size: Pair, pixels: int) -> Iterator[tuple[slice, slice]]:
 
 
 def copied(codes: Int8) -> Int8:
-    """A contiguous copy of [..., samples]; the samples at a place are copied as one element."""
+    """Return a contiguous copy of [..., samples]; the samples of a pixel are copied as one element."""
     return np.ascontiguousarray(codes.view(f"V{codes.shape[-1]}")).view(np.int8)
 
 
 class Window(NamedTuple):
-    """Where windows lie on maps; pairs are (vertical, horizontal)."""
+    """The geometry of windows on a padded map; pairs are (vertical, horizontal)."""
 
     kernel: Pair
     stride: Pair
@@ -74,7 +75,7 @@ class Window(NamedTuple):
     @classmethod
     @functools.lru_cache(_KEPT)
     def of(cls, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, pads: Pads, border: int) -> Window:
-        """On maps of ``size``; raise ValueError as :func:`patches`."""
+        """Return the windows on maps of ``size``; raise ValueError as :func:`patches`."""
         if not -128 <= border <= 127:
             raise ValueError(f"border must be between -128 and 127, not {border}")
         sizes = (("kernel", kernel, 1), ("stride", stride, 1), ("dilation", dilation, 1), ("pads", pads, 0))
@@ -91,7 +92,7 @@ class Window(NamedTuple):
         return cls(kernel, stride, dilation, pads, border, counts, padded)
 
     def bordered(self, stack: Codes, size: Pair | None = None) -> Codes:
-        """Planes [channels, rows, columns, samples] with their border, which may be filled up to a greater size."""
+        """Return planes [channels, rows, columns, samples] with their border, filled up to ``size`` if given."""
         size = size or self.padded
         if size == stack.shape[1:3]:
             return np.ascontiguousarray(stack)
@@ -101,8 +102,8 @@ class Window(NamedTuple):
         return found
 
     def seen(self, stack: Int8, groups: int) -> Int8:
-        """What each tap of the kernel sees, a view: [groups, kernel rows, kernel columns, channels of a group, rows,
-        columns, samples]."""
+        """Return a view of the codes under each tap of the kernel: [groups, kernel rows, kernel columns, channels of a
+        group, rows, columns, samples]."""
         padded, channels = self.bordered(stack), len(stack) // groups
         plane, *steps, sample = padded.strides
         return np.ndarray(
@@ -120,26 +121,27 @@ class Window(NamedTuple):
 
 
 class Phases:
-    """Planes in parts, each taken apart into its phases: every so-many-th row and column, as windows are apart.
+    """Planes in parts, each split into its phases: every n-th row and column, where n is the stride of windows.
 
-    Neighbours in a phase are those of neighbouring windows. So what a tap of the kernel sees in all windows lies in one
-    run, if the columns beyond the last window count as well.
+    Neighbours in a phase belong to neighbouring windows. So the codes under a tap of the kernel in all windows are one
+    run in memory, if the columns beyond the last window count as well.
 
     Attributes
     ----------
     row : tuple of int
-        Columns and samples of a row of a phase, and of a result with such columns.
+        Columns and samples of a row of a phase; results have the same columns.
     """
 
     def __init__(self, window: Window, samples: int):
         self._window, (self._down, self._along) = window, window.stride
         self._height, width = (-(-whole // step) for whole, step in zip(window.padded, window.stride, strict=True))
         self.row = width, samples
-        # Rows of a phase that the last window reaches beyond its first one.
+        # Further rows of a phase under the last window beside its first one.
         self._more = (window.kernel[0] - 1) * window.dilation[0] // self._down
 
     def parts(self, stack: Int8, kind: npt.DTypeLike) -> Iterator[tuple[slice, slice, Codes]]:
-        """Channels and rows of the result, and the phases that they are computed of: kind[channels, all else]."""
+        """Yield channels and rows of the result, and the phases that they are computed from: kind[channels, all
+        else]."""
         (channels, _, _, samples), (width, _), rows = stack.shape, self.row, self._window.size[0]
         padded = self._window.bordered(stack, (self._height * self._down, width * self._along))
         apart = padded.reshape(channels, self._height, self._down, width, self._along, samples)
@@ -153,12 +155,12 @@ class Phases:
             yield *of_part, taken.astype(kind, copy=False).reshape(len(taken), -1)
 
     def run(self, rows: slice) -> int:
-        """How long a run is for some rows of the result: it ends with the last window."""
+        """Return the length of a run for some rows of the result, up to the last window."""
         width, samples = self.row
         return ((rows.stop - rows.start - 1) * width + self._window.size[1]) * samples
 
     def start(self, tap: Pair, rows: slice) -> int:
-        """Where the run of a tap begins in a channel's phases for some rows of the result."""
+        """Return the index, in a channel's phases, at which the run of a tap begins for some rows of the result."""
         (row, column), (width, samples) = (
             (place * gap for place, gap in zip(tap, self._window.dilation, strict=True)),
             self.row,
@@ -170,20 +172,20 @@ class Phases:
     @classmethod
     @functools.lru_cache(_KEPT)
     def of(cls, window: Window, samples: int) -> Phases:
-        """The same for the same windows."""
+        """Return the phases of windows, which are kept for the next call."""
         return cls(window, samples)
 
     @functools.cached_property
     def alike(self) -> list[tuple[slice, slice, Pair, Pair]]:
-        """Rows and columns of the kernel whose taps see one phase, the first tap, and how far it is from a run to that
-        of the next row and the next column of these."""
+        """Rows and columns of the kernel whose taps read one phase, their first tap, and the distances from its run to
+        those of the next row and of the next column."""
         window, (width, samples) = self._window, self.row
         pairs = [*zip(window.stride, window.dilation, strict=True)]
         down, along = (stride // math.gcd(stride, gap) for stride, gap in pairs)
         below, beside = (step * gap // stride for step, (stride, gap) in zip((down, along), pairs, strict=True))
         if beside * samples == 1:
-            # Each column for itself: ``einsum`` would take a step along the kernel, no longer than one along a run, as
-            # its innermost loop, which is short.
+            # Each column is separate here: ``einsum`` would choose a step along the kernel, which is no longer than one
+            # along a run, for its innermost loop, which would be short.
             along = window.kernel[1]
         further = below * width * samples, beside * samples
         return [
@@ -202,7 +204,7 @@ def patches(
     border: int,
     kind: npt.DTypeLike = np.int8,
 ) -> Codes:
-    """What the window sees at each position.
+    """Return the codes under the window at each position.
 
     Parameters
     ----------
@@ -210,14 +212,14 @@ def patches(
     kernel, stride, dilation : (vertical, horizontal)
     pads : (top, left, bottom, right)
     border : int
-        Code of the borders.
+        Code of the border.
     kind : type
-        Of the result.
+        Type of the result.
 
     Returns
     -------
     kind[output rows, output columns, kernel rows, kernel columns, channels]
-        A view: not to be written.
+        A view, which must not be written to.
 
     Raises
     ------
@@ -232,7 +234,7 @@ def patches(
         padded = np.full((*window.padded, channels), border, kind)
         padded[pads[0] : pads[0] + height, pads[1] : pads[1] + width] = codes
     down, along, between = padded.strides
-    # What ``as_strided`` gives, in a tenth of its time.
+    # This is the result of ``as_strided``, in a tenth of its time.
     found = np.ndarray(
         (*window.size, *kernel, channels),
         padded.dtype,

@@ -18,12 +18,12 @@ MANTISSA_LSB = 32
 EXPONENT_BITS = 6
 EXPONENT_LSB = 56
 
-#: Sums of two addends: their bits, and how many of them are a fraction.
+#: Bits of sums of two addends, and their fraction bits.
 SUM_BITS = ADDEND_BITS + 1
 SUM_FRACTION_BITS = SUM_BITS - 32
 
-#: Exponents of the scales that matter. Beyond the greatest (below 2**-32) the product with any accumulator rounds to
-#: zero; before the least (2**10 and above) the product with any accumulator but zero is beyond every int8 code.
+#: Range of exponents. With a greater one (scales below 2**-32) the product with any accumulator rounds to zero; with a
+#: smaller one (scales from 2**10 on) the product with any accumulator but zero is beyond every int8 code.
 _LEAST_EXPONENT, _GREATEST_EXPONENT = 14, 55
 
 Int8 = npt.NDArray[np.int8]
@@ -101,7 +101,7 @@ def pack_parameters(bias: Int32, multiplier: npt.NDArray[np.float32]) -> UInt64:
 
 
 def unpack_parameters(parameters: UInt64) -> tuple[Int32, Int64, Int64]:
-    """Bias int32[...], mantissa int64[...] and exponent int64[...] of packed parameters."""
+    """Return bias int32[...], mantissa int64[...] and exponent int64[...] of packed parameters."""
     parameters = np.asarray(parameters)
     _check_dtype("parameters", parameters, np.uint64)
     words = parameters.view(np.int64)
@@ -146,14 +146,14 @@ def requantise(acc: Int32, parameters: UInt64, zero_point: int, low: int = -128,
 
 
 def requantise_sum(total: Int64, parameters: UInt64, zero_point: int, low: int = -128, high: int = 127) -> Int8:
-    """As :func:`requantise`, for sums of two addends: multiples of ``2**-SUM_FRACTION_BITS``, without a bias.
+    """Requantise sums of two addends, which are multiples of ``2**-SUM_FRACTION_BITS`` and have no bias.
 
     Parameters
     ----------
     total : int64[..., channels]
-        Of ``SUM_BITS`` bits.
+        Sums of ``SUM_BITS`` bits.
     parameters : uint64[channels]
-        Their scales are powers of two, and the biases are ignored.
+        Parameters whose scales are powers of two; the biases are ignored.
     zero_point, low, high : int
 
     Returns
@@ -177,7 +177,7 @@ def requantise_sum(total: Int64, parameters: UInt64, zero_point: int, low: int =
 
 
 def _scale(total: Int64, mantissa: Int64, exponent: Int64, zero_point: int, low: int, high: int) -> Int8:
-    """``clip(rint(f32(total) * mantissa * 2**-exponent) + zero_point, low, high)``, rounded as float32 is."""
+    """Return ``clip(rint(f32(total) * mantissa * 2**-exponent) + zero_point, low, high)``, rounded as float32 is."""
     # float32 keeps 24 significant bits of the sum and of the product: a product just below a half becomes the half.
     magnitude, magnitude_drop = _round_significant(np.abs(total))
     product, product_drop = _round_significant(magnitude * mantissa)
@@ -215,9 +215,9 @@ def _check_dtype(name: str, array: np.ndarray, dtype: type) -> None:
         raise TypeError(f"{name} must be {np.dtype(dtype)}, not {array.dtype}")
 
 
-# Requantisation in float32, as ONNX Runtime does it: the bytes of ``requant.py``, several times as fast.
+# Requantisation in float32, as ONNX Runtime computes it, has the same bytes and is several times as fast.
 #
-# The accelerator has no float arithmetic, so ``requant.py`` is what it is tested against. This is for graphs that are
+# The accelerator has no float arithmetic and is tested against the integer functions above. These serve graphs that are
 # evaluated without it.
 
 
@@ -235,9 +235,9 @@ def requantise_float(
     Parameters
     ----------
     total : int32, int64, float32 or float64[..., channels]
-        Sums, their bias added: integers, whatever the type.
+        Sums with their bias, which are integers in any type.
     multiplier : float32[channels]
-        Scales, finite and not negative; or what else fits the shape of ``total``.
+        Scales, finite and not negative; any shape that broadcasts to that of ``total``.
     zero_point, low, high : int
         int8 codes, ``low <= high``.
     overwrite : bool

@@ -1,4 +1,4 @@
-"""The addresses of a COMPUTE command: where each step of each window reads and where each result goes."""
+"""The addresses of a COMPUTE command, which each step of each window reads and each result is written to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCAL_SPACE = 1 << LOCAL_BITS
 
 
 def loop_addresses(command: Mapping[str, int], side: str) -> Int64:
-    """First byte of each window or of each result.
+    """Return the address of the first byte of each window or of each result.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ def loop_addresses(command: Mapping[str, int], side: str) -> Int64:
     Returns
     -------
     int64[outer, middle, inner]
-        Modulo 2**24, in the order of the loops.
+        Byte addresses modulo 2**24, in the order of the loops.
     """
     i, j, k = np.ogrid[: command["outer"], : command["middle"], : command["inner"]]
     return (
@@ -36,17 +36,17 @@ def loop_addresses(command: Mapping[str, int], side: str) -> Int64:
 
 
 def tile_axis(command: Mapping[str, int]) -> int:
-    """Which of the three loops runs over output tiles: 0 or 2."""
+    """Return the index of the loop over output tiles, of the three loops: 0 or 2."""
     return 2 if command["tile_inner"] else 0
 
 
 def tile_count(command: Mapping[str, int]) -> int:
-    """Output tiles of the command."""
+    """Return the number of output tiles of the command."""
     return command["inner"] if command["tile_inner"] else command["outer"]
 
 
 def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, feature_bytes: int) -> Int64:
-    """Offsets of the command's steps, those of the first window of an inner loop.
+    """Return the offsets of the command's steps, those of the first window of an inner loop.
 
     Parameters
     ----------
@@ -65,15 +65,16 @@ def step_offsets(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *,
 
 
 def step_counts(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, lanes: int) -> Int64:
-    """How many bytes of each step's word count, int64[steps]; the list memory keeps as many bits as the lanes need."""
+    """Return the number of bytes of each step's word that count, int64[steps]; the list memory keeps as many bits as
+    the lanes need."""
     counts = _entries(command, entries) >> LIST_COUNT_LSB & (1 << LIST_COUNT_BITS) - 1 & lanes - 1
     return np.where(counts, counts, lanes)
 
 
 def is_framed(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, has_streams: bool) -> bool:
-    """Whether the flags of the command's list enclose one window, so that it gives one result.
+    """Return whether the flags of the command's list enclose one window, so that it gives one result.
 
-    ``has_streams``: its engine may begin the sum of a window at a later step than the first.
+    With ``has_streams`` its engine may begin the sum of a window at a later step than the first.
     """
     chosen = _entries(command, entries)
     fire = chosen & LIST_FIRE != 0
@@ -83,7 +84,7 @@ def is_framed(command: Mapping[str, int], entries: npt.NDArray[np.uint32], *, ha
 
 
 def sum_start(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> int | None:
-    """The one step of the command that has the flag ``clear``; None if there is not exactly one."""
+    """Return the only step of the command with the flag ``clear``; None if there is not exactly one."""
     starts = np.flatnonzero(_entries(command, entries) & LIST_CLEAR)
     return int(starts[0]) if len(starts) == 1 else None
 
@@ -93,7 +94,7 @@ def _entries(command: Mapping[str, int], entries: npt.NDArray[np.uint32]) -> Int
 
 
 def in_issue_order(command: Mapping[str, int], steps: npt.NDArray, axis: int) -> npt.NDArray:
-    """The steps of an inner loop that are issued: every window but its first skips ``skip`` steps.
+    """Return the steps of an inner loop that are issued: every window but its first skips ``skip`` steps.
 
     Parameters
     ----------
@@ -115,7 +116,7 @@ def in_issue_order(command: Mapping[str, int], steps: npt.NDArray, axis: int) ->
 
 
 def lane_counts(command: Mapping[str, int]) -> Int64:
-    """Results of a window of each tile, int64[tiles]."""
+    """Return the number of results of a window of each tile, int64[tiles]."""
     counts = np.full(tile_count(command), command["lanes"], np.int64)
     counts[-1] = command["last_lanes"]
     return counts

@@ -22,19 +22,19 @@ import numpy.typing as npt
 
 Int32 = npt.NDArray[np.int32]
 
-#: The order of the steps of a group: which input is the word of each, and which tap its weight. The products of a group
-#: are m0, m3, m1, m2.
+#: The input that is the word of each step of a group, and the tap that is its weight. The products of a group are m0,
+#: m3, m1, m2.
 INPUTS, TAPS = (0, 2, 1, 3), (0, 2, 1, 1)
-#: Steps of a group, inputs of it, outputs of it.
+#: Steps of a group, which has as many inputs, and outputs of a group.
 GROUP, OUTPUTS = len(INPUTS), 2
-#: Bits that differences and sums of two inputs of eight bits take, and sums of three taps.
+#: Bits of differences and sums of two inputs of eight bits, and of sums of three taps.
 WORD_BITS, WEIGHT_BITS = 9, 10
-#: Twice a total has to fit its accumulator.
+#: Twice a total has to fit its accumulator of 32 bits.
 MOST_TOTAL = (1 << 30) - 1
 
 
 def transform_inputs(words: npt.NDArray[np.signedinteger[Any]]) -> Int32:
-    """The factors of a group that come of its inputs.
+    """Return the factors of a group that are computed from its inputs.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def transform_inputs(words: npt.NDArray[np.signedinteger[Any]]) -> Int32:
 
 
 def transform_taps(weights: npt.NDArray[np.signedinteger[Any]]) -> Int32:
-    """The factors of a group that come of its taps.
+    """Return the factors of a group that are computed from its taps.
 
     Parameters
     ----------
@@ -68,17 +68,17 @@ def transform_taps(weights: npt.NDArray[np.signedinteger[Any]]) -> Int32:
 
 
 def outputs(sums: npt.NDArray[np.int64]) -> Int32:
-    """The two outputs of sums of products.
+    """Return the two outputs for sums of products.
 
     Parameters
     ----------
     sums : int64[..., 4, columns]
-        Of m0, m3, m1 and m2, over groups and lanes.
+        Sums of m0, m3, m1 and m2 over groups and lanes.
 
     Returns
     -------
     int32[..., 2, columns]
-        Halves of the accumulators, which count modulo 2**32.
+        Halves of the accumulators, which are modulo 2**32.
     """
     m0, m3, m1, m2 = np.moveaxis(sums, -2, 0)
     doubled = np.stack([2 * m0 + m1 + m2, m1 - m2 + 2 * m3], axis=-2)
