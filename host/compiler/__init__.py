@@ -17,7 +17,7 @@ from .plan import Plan, Spread
 from .rewrite.rewrites import batched
 from .search import plan_graph, spread_graph
 
-#: All that the rest of the host knows of the compiler.
+#: The interface of the compiler: the rest of the host imports nothing else of it.
 __all__ = [
     "PASSES",
     "CompileError",
@@ -47,15 +47,15 @@ def compile_model(
     Parameters
     ----------
     model : bytes or Model
-        The contents of the file, or what was read of it.
+        The contents of the file, or the parsed model.
     config : Config
         The accelerator that the program is for.
     name : str
         Name of the model, for messages.
     batch : int
-        Samples of an inference, of each core if each has its own; see :func:`.rewrites.batched`.
+        Samples of an inference, or of each core if each has samples of its own; see :func:`.rewrites.batched`.
     spread_by : SpreadBy
-        What cores have a part of each, if there are several.
+        The quantity that is divided among cores, if there are several.
 
     Returns
     -------
@@ -76,7 +76,7 @@ def compile_model(
 def compile_graph(
     graph: Graph, config: Config, *, spread_by: SpreadBy = SpreadBy.SAMPLE, permute: bool = True
 ) -> Program:
-    """Compile a quantised graph, see :func:`compile_model`; ``permute`` as :func:`plan_graph` takes it.
+    """Compile a quantised graph, see :func:`compile_model`; for ``permute`` see :func:`plan_graph`.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def compile_graph(
 
 
 def encode(plan: Plan) -> Program:
-    """The program of a finished plan, of an accelerator of one core."""
+    """Return the program of a finished plan for an accelerator of one core."""
     return _encode(Spread.of_one(plan))
 
 

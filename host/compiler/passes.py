@@ -31,9 +31,9 @@ class Pass:
     ----------
     name : str
     run : callable
-        From a plan in one state to the same one, or to the next, see :mod:`.plan`; its annotations say which.
+        Function from a plan in one state to one in the same or the next state, see :mod:`.plan`, by its annotations.
     check : callable or None
-        Asserts what must hold of the plan after the pass.
+        Function that asserts the invariants of the plan after the pass.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Pass:
     check: Callable[[Any], None] | None = None
 
 
-#: What becomes of a network before anybody asks where it is executed.
+#: Rewritings of the graph, which do not depend on the cores that execute it.
 REWRITES = (
     Pass("normalise", normalise),
     Pass("tables", move_tables),
@@ -51,14 +51,14 @@ REWRITES = (
     Pass("phases", split_phases),
     Pass("matrices", arrange_matrices),
 )
-#: How its layers are executed.
+#: The choice of views, layouts and operations.
 OPERATIONS = (
     Pass("views", plan_views),
     Pass("borders", plan_borders, check_borders),
     Pass("folds", plan_folds, check_borders),
     Pass("operations", plan_operations),
 )
-#: Up to what is to lie in external memory.
+#: The passes up to the division into jobs, after which the tensors in external memory are known.
 LAYOUTS = (
     *OPERATIONS,
     Pass("memory", plan_memory, check_memory),
@@ -66,12 +66,12 @@ LAYOUTS = (
     Pass("jobs", plan_jobs, check_jobs),
 )
 ARENA = Pass("arena", plan_arena)
-#: What follows once tensors have their addresses there: the COMPUTE commands.
+#: The passes from addresses in external memory to COMPUTE commands.
 COMPUTES = (
     Pass("constants", place_constants, check_constants),
     Pass("lower", lower, check_lowered),
 )
-#: The commands that bring what these need, and what waits for what.
+#: The passes that add the commands of the DMA queue, and tokens.
 TRANSFERS = (
     Pass("order", order_commands),
     Pass("tokens", synchronise, check_tokens),
@@ -80,7 +80,7 @@ PASSES = (*REWRITES, *LAYOUTS, ARENA, *COMPUTES, *TRANSFERS, Pass("cycles", pred
 
 
 def run(plan: Network, passes: Sequence[Pass]) -> Any:
-    """Run some passes, and the check of each: the plan that the last one gives."""
+    """Run some passes with their checks, and return the plan of the last one."""
     for step in passes:
         plan = step.run(plan)
         if step.check is not None:
@@ -89,6 +89,6 @@ def run(plan: Network, passes: Sequence[Pass]) -> Any:
 
 
 def rewritten(graph: Graph, config: Config) -> Network:
-    """A network, before anybody asks where it is executed."""
+    """Return the rewritten network of a graph."""
     network: Network = run(Network(graph, config, given=graph), REWRITES)
     return network

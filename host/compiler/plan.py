@@ -1,7 +1,7 @@
-"""The plan: all that is known of a network on its way to a core's program, in frozen states.
+"""The plan: all decisions on a network on its way to a core's program, in frozen states.
 
-Each state is the one before with what a pass has decided. So what takes a `Placed` may ask where tensors lie, and
-whoever has no more than an `Executed` cannot.
+Each state adds the decisions of a pass to the state before. So a function of a `Placed` can use the addresses of
+tensors, and a function of an `Executed` cannot.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from .storage import Arrival, Residence, Segment, Storage
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LaidOut(Network):
-    """A network whose tensors have a layout.
+    """The state in which tensors have a layout.
 
     Attributes
     ----------
     storages : mapping of str to Storage
-        How each tensor lies in the feature memory, and, from :class:`Placed` on, where, if it ever is whole there.
+        The layout of each tensor in the feature memory, and, from :class:`Placed` on, its address if it is ever whole
+        there.
     """
 
     storages: Mapping[str, Storage]
@@ -35,12 +36,12 @@ class LaidOut(Network):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Executed(LaidOut):
-    """A network of which is known how its layers are executed.
+    """The state in which the layers have operations.
 
     Attributes
     ----------
     operations : tuple of Operation
-        Of each layer; from :class:`Placed` on as its parts are.
+        The operation of each layer; from :class:`Placed` on that of its parts.
     """
 
     operations: tuple[Operation, ...]
@@ -48,15 +49,15 @@ class Executed(LaidOut):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Placed(Executed):
-    """A network whose tensors have a place in the feature memory.
+    """The state in which tensors have live ranges and addresses in the feature memory.
 
     Attributes
     ----------
     spans : mapping of str to tuple of int
-        First and last layer, both included, during which a tensor lies whole in the feature memory. Tensors that never
-        do are missing, and so are views.
+        Live range of a tensor that is whole in the feature memory: first and last layer, both included. Tensors that
+        never are whole are missing, and so are views.
     cuts : mapping of int to tuple
-        For each layer that reads or writes a tensor which is not whole there: the size of its parts, and the address of
+        For each layer that reads or writes a tensor that is not whole there, the size of its parts, and the address of
         each buffer for the parts of each such tensor.
     """
 
@@ -70,12 +71,12 @@ class Placed(Executed):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Segmented(Placed):
-    """A network of which is known what stays on the chip.
+    """The state in which resident constants are chosen.
 
     Attributes
     ----------
     segments : mapping of LocalMemory to mapping of int to sequence of Segment
-        Which tiles of each layer have weights and parameters that stay in their memory, and which are streamed.
+        The tiles of each layer in segments, whose constants are either resident or streamed.
     """
 
     segments: Mapping[LocalMemory, Mapping[int, Sequence[Segment]]]
@@ -83,14 +84,14 @@ class Segmented(Placed):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Divided(Segmented):
-    """A network whose layers are divided into jobs.
+    """The state in which layers are divided into jobs.
 
     Attributes
     ----------
     jobs : tuple of Job
         The parts in which the layers are executed, in order; from :class:`Loaded` on with their constants.
     residences : tuple of Residence
-        What lies in the feature memory for which of them, in the order of the first.
+        The allocations in the feature memory with the jobs that use them, in the order of the first job.
     """
 
     jobs: tuple[Job, ...]
@@ -99,16 +100,16 @@ class Divided(Segmented):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Addressed(Divided):
-    """A network whose tensors have their addresses in the arena.
+    """The state in which tensors have addresses in the arena.
 
     Attributes
     ----------
     external : mapping of str to int
-        Address in the arena of each tensor that lies there.
+        Address of each tensor in the arena.
     external_bytes : int
-        What they take, from the arena's start on.
+        Bytes of all these tensors, from the arena's start on.
     streamed_address : int
-        Where in the arena what is streamed lies.
+        Address of the streamed constants in the arena.
     """
 
     external: Mapping[str, int]
@@ -118,16 +119,16 @@ class Addressed(Divided):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loaded(Addressed):
-    """A network whose constants have a place.
+    """The state in which constants have addresses.
 
     Attributes
     ----------
     images : mapping of LocalMemory to bytes
-        What the prologue loads into the memories for constants, from their first unit on.
+        Contents that the prologue loads into the memories for constants, from their first unit on.
     arrivals : tuple of Arrival
-        What is loaded into them in every inference.
+        Loads into these memories in every inference.
     streamed : bytes
-        Where that comes from.
+        The streamed constants, the source of these loads.
     """
 
     images: Mapping[LocalMemory, bytes]
@@ -137,7 +138,7 @@ class Loaded(Addressed):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Computing(Loaded):
-    """A network with all that is computed.
+    """The state in which the COMPUTE commands are known.
 
     Attributes
     ----------
@@ -150,39 +151,39 @@ class Computing(Loaded):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Scheduled(Computing):
-    """A network with all of its commands.
+    """The state in which all commands are known.
 
     Attributes
     ----------
     commands : tuple of Command
-        Of both queues, in an order in which they could run one by one.
+        Commands of both queues, in an order in which they could run one by one.
     """
 
     commands: tuple[Command, ...]
 
     def queue(self, queue: Queue) -> list[Command]:
-        """The commands of one queue."""
+        """Return the commands of one queue."""
         return [command for command in self.commands if command.queue is queue]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan(Scheduled):
-    """All that is decided for a core, and what it takes.
+    """All decisions for a core, with predicted cycles.
 
     Attributes
     ----------
     predictions : tuple of LayerOutline
     predicted_cycles : int
-        Until the core is done.
+        Cycles until the core is done.
     """
 
     predictions: tuple[LayerOutline, ...]
     predicted_cycles: int
 
     def with_model_words(self, words: Mapping[str, int]) -> Plan:
-        """Say in the predictions how many words layers, by their names, have in the model's order of channels.
+        """Return the plan with the words of layers, by their names, in the model's order of channels, for the report.
 
-        More than a layer has in all are of another way to read its input, and say nothing of this one.
+        Numbers greater than all words of a layer belong to another way to read its input, and are ignored.
         """
         told = (
             dataclasses.replace(layer, model_words=words[layer.name])
@@ -193,7 +194,7 @@ class Plan(Scheduled):
         return dataclasses.replace(self, predictions=tuple(told))
 
 
-# Spread: a network over the cores of an accelerator, with a plan for each.
+# A network for the cores of an accelerator, with a plan for each core.
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,14 +204,14 @@ class Spread:
     Attributes
     ----------
     graph : Graph
-        The network as it is executed, of one share of the samples.
+        The executed graph, for one share of the samples.
     plans : tuple of Plan
-        For each core. Their addresses are those of one arena, and so are their predicted cycles those of one run.
+        The plan of each core. Their addresses belong to one arena, and their predicted cycles to one run.
     external : mapping of str to tuple of int
-        Addresses in the arena of the network's inputs and outputs: one, or one for each core where each has samples of
-        its own.
+        Addresses of the network's inputs and outputs in the arena: one, or one for each core if each has samples of its
+        own.
     tried : tuple of Tried
-        The candidates of which this one is the fastest, see :mod:`.search`.
+        The candidates of which this plan is the fastest, see :mod:`.search`.
     """
 
     graph: Graph
@@ -220,26 +221,26 @@ class Spread:
 
     @classmethod
     def of_one(cls, plan: Plan) -> Spread:
-        """That of one core."""
+        """Return the network of a single core's plan."""
         ends = (*plan.graph.inputs, *plan.graph.outputs)
         return cls(plan.graph, (plan,), {name: (plan.external[name],) for name in ends})
 
     @property
     def config(self) -> Config:
-        """The accelerator."""
+        """The configuration of the accelerator."""
         return self.plans[0].config
 
     @property
     def given(self) -> Graph:
-        """What the compiler began with."""
+        """The graph before compilation."""
         return self.plans[0].given or self.graph
 
     @property
     def shares(self) -> int:
-        """In how many parts samples are handed to cores."""
+        """The number of parts into which samples are divided among cores."""
         return len(self.external[self.graph.inputs[0]])
 
     @property
     def predicted_cycles(self) -> int:
-        """Until every core is done."""
+        """The predicted cycles until every core is done."""
         return max(plan.predicted_cycles for plan in self.plans)

@@ -1,8 +1,8 @@
-"""Search: the ways to plan a network, and the one with the fewest predicted cycles.
+"""The search over ways to plan a network for the fewest predicted cycles.
 
-An operation chooses its windows by its own cycles, channels are put in an order by the steps of convolutions, and
-layers are split over cores by an estimate. What each of these does to the rest of a network, only a whole plan tells:
-wide windows have more weights and parameters, and results come faster.
+An operation chooses its windows by its own cycles, channels are ordered by the steps of convolutions, and layers are
+split over cores by an estimate. Only a whole plan shows the effect of these choices on the rest of a network: wide
+windows, for example, have more weights and parameters, and their results come faster.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .rewrite.permute import permuted
 
 @dataclass(frozen=True, eq=False)
 class Begun:
-    """A candidate that is worth its transfers only if it can still be the fastest.
+    """A candidate with its COMPUTE commands; its transfers are planned only if it can still be the fastest.
 
     Attributes
     ----------
     plans : tuple of Computing
-        Of all cores.
+        The plans of all cores.
     external : mapping of str to int
-        Where cores that share an inference have their tensors in the arena.
+        Addresses of tensors in the arena, of cores that share an inference.
     """
 
     plans: tuple[Computing, ...]
@@ -43,7 +43,7 @@ class Begun:
 
     @property
     def least_cycles(self) -> int:
-        """Fewer cycles than it will take: the steps of the array that has most."""
+        """A lower bound of its cycles: the steps of the core with most."""
         return max(sum(issue_steps(command.fields) for job in plan.computes for command in job) for plan in self.plans)
 
 
@@ -54,15 +54,15 @@ class Candidate:
     Attributes
     ----------
     network : Network
-        Rewritten, with its channels in one order.
+        The rewritten network, with its channels in one order.
     is_permuted : bool
-        Whether that order is another one than the model's.
+        Whether that order differs from the model's.
     parts : sequence of Parts or None
-        What each core computes of each layer; None where one core does all.
+        The part of each layer that each core computes; None where one core computes all.
     way : int
         The number of the parts among those of the network.
     is_wide : bool
-        Whether a window may compute several pixels, where a layer has fewer cycles by that.
+        Whether windows may compute several pixels where that saves a layer cycles.
     """
 
     network: Network
@@ -73,7 +73,8 @@ class Candidate:
 
     @property
     def rank(self) -> tuple[bool, int, bool]:
-        """Of candidates that take as many cycles, the least counts: what gains nothing is left out."""
+        """The key among candidates with equal cycles; the least is chosen, so that a measure without gain is left
+        out."""
         return self.is_permuted, self.way, self.is_wide
 
     def begun(self) -> Begun:
@@ -90,7 +91,7 @@ class Candidate:
         return Begun(*plan_parts(network, self.parts))
 
     def finished(self, begun: Begun) -> Spread:
-        """What has been begun, with all commands and their predicted cycles."""
+        """Return the begun candidate with all commands and their predicted cycles."""
         scheduled: list[Scheduled] = [run(plan, TRANSFERS) for plan in begun.plans]
         if self.parts is None:
             return Spread.of_one(*predict_together(scheduled))
@@ -99,13 +100,13 @@ class Candidate:
         return Spread(self.network.graph, predict_together(scheduled), external)
 
     def planned(self) -> Spread:
-        """Both: the finished plans of all cores."""
+        """Begin and finish the candidate; return the plans of all cores."""
         return self.finished(self.begun())
 
     def tried(
         self, plans: Sequence[Executed] = (), *, refused: str = "", least_cycles: int = 0, predicted_cycles: int = 0
     ) -> Tried:
-        """What has become of it, for people."""
+        """Return the result of the candidate, for reports."""
         wide = {operation.layer.name for plan in plans for operation in plan.operations if operation.pixels > 1}
         splits = Counter(map(split_of, self.parts or ()))
         return Tried(
@@ -122,22 +123,22 @@ class Candidate:
 def candidates(
     graph: Graph, config: Config, tried: Sequence[Tried], *, by_layer: bool, permute: bool
 ) -> Iterator[Candidate]:
-    """Every way to plan a network that is worth it.
+    """Yield every promising way to plan a network.
 
-    Channels in the model's order, and in that which needs the fewest words (:mod:`.permute`), if there is one; a few
-    ways to split the layers over the cores, which promise most (:func:`.by_layer.choose_parts`), and all on one core,
-    if nothing so far takes less than its array alone; wide windows, and none if there are any or if they do not fit.
+    They are: channels in the model's order, and in the order with the fewest words (:mod:`.permute`), if that differs;
+    the most promising splits of layers over the cores (:func:`.by_layer.choose_parts`), and all layers on one core,
+    unless a split is faster than its array alone; wide windows, and without them if there are any or they do not fit.
 
     Parameters
     ----------
     graph : Graph
     config : Config
     tried : sequence of Tried
-        What has become of the candidates so far: the caller adds to it before it asks for the next one.
+        The results of the candidates so far; the caller appends to it before it asks for the next candidate.
     by_layer : bool
-        Whether all cores have a part of each layer; else one core does all.
+        Whether cores share the layers; else one core computes all.
     permute : bool
-        Whether channels may be in another order than the model's.
+        Whether channels may be reordered.
     """
     for is_permuted in (False, True):
         ordered = graph if not is_permuted else permuted(graph, config) if permute else None
@@ -154,7 +155,7 @@ def candidates(
 
 
 def _ways(network: Network, tried: Sequence[Tried]) -> Iterator[Sequence[Parts]]:
-    """Ways to split the layers, the most promising one first; all on the first core is the last one."""
+    """Return ways to split the layers, the most promising first; the last one has all layers on the first core."""
     executed: Executed = run(network, OPERATIONS)
     least = sum(
         operation.cycles(*executed.graph.tensors[operation.layer.output].shape[:2], range(operation.tiles))
@@ -166,18 +167,18 @@ def _ways(network: Network, tried: Sequence[Tried]) -> Iterator[Sequence[Parts]]
 
 
 def fastest(graph: Graph, config: Config, *, by_layer: bool = False, permute: bool = True) -> Spread:
-    """Plan a network in every way that :func:`candidates` gives: the plan with the fewest predicted cycles.
+    """Plan a network in every way of :func:`candidates`, and return the plan with the fewest predicted cycles.
 
-    A candidate of which the array alone takes as long as the best one so far is left at that.
+    A candidate whose array alone takes as long as the best one so far is not finished.
 
     Raises
     ------
     CompileError
-        If the graph does not fit the configuration in any way: the message of the plainest one.
+        If the graph does not fit the configuration in any way, with the message of the plainest one.
     """
     tried: list[Tried] = []
     refusals: dict[bool, CompileError] = {}
-    #: The best of each order of channels.
+    #: The best candidate for each order of channels.
     best: dict[bool, _Found] = {}
     for candidate in candidates(graph, config, tried, by_layer=by_layer, permute=permute):
         try:
@@ -211,18 +212,19 @@ class _Found:
     number: int
 
     def key(self) -> tuple[int, tuple[bool, int, bool]]:
-        """What is chosen by."""
+        """The key by which the best candidate is chosen: cycles, then rank."""
         return self.spread.predicted_cycles, self.candidate.rank
 
 
 def _with_model_words(chosen: _Found, model: _Found) -> tuple[Plan, ...]:
-    """Say of every layer how many words it has in the model's order of channels; ``model`` is planned in that order.
+    """Add the number of words that every layer has in the model's order of channels, from ``model``, planned in that
+    order.
 
-    By the names of layers: with another order, other copies may be needed.
+    Layers are matched by name, as another order may need other copies.
     """
     originals: Sequence[Executed] = model.spread.plans
     if chosen.candidate.parts is not None:
-        # Split as the chosen one is.
+        # The layers are split as in the chosen plan.
         originals = [_divided(own) for own in local_networks(model.candidate.network, chosen.candidate.parts)]
     words = ({one.layer.name: one.connectivity.words for one in original.operations} for original in originals)
     return tuple(plan.with_model_words(own) for plan, own in zip(chosen.spread.plans, words, strict=True))
@@ -234,20 +236,20 @@ def _divided(network: Network) -> Divided:
 
 
 def plan_graph(graph: Graph, config: Config, *, permute: bool = True) -> Plan:
-    """Run all passes for a core that does all alone, but do not encode: the plan shows how the compiler has decided.
+    """Run all passes for one core, without encoding; the plan shows the compiler's decisions.
 
     Parameters
     ----------
     graph : Graph
     config : Config
     permute : bool
-        Whether channels between layers may be put in another order, see :mod:`.permute`: where the plan is faster.
+        Whether channels between layers may be reordered where the plan is faster, see :mod:`.permute`.
     """
     return fastest(graph, config, permute=permute).plans[0]
 
 
 def spread_graph(graph: Graph, config: Config, spread_by: SpreadBy, *, permute: bool = True) -> Spread:
-    """Plan for all cores, but do not encode; ``permute`` as :func:`plan_graph` takes it."""
+    """Plan for all cores, without encoding; for ``permute`` see :func:`plan_graph`."""
     by_layer = config.cores > 1 and spread_by is SpreadBy.LAYER
     spread = fastest(graph, config, by_layer=by_layer, permute=permute)
     if config.cores == 1 or by_layer:

@@ -1,1 +1,1 @@
-"""Cycles: the commands of a program against the clock, before it runs."""
+"""Prediction of cycles: a simulation of a program's commands in time, before it runs."""

@@ -1,4 +1,4 @@
-"""The buses against the clock: the external port, the memory and the arbiter before it, and who waits for whom."""
+"""Timing of the buses: external port, memory, arbiters, the ports of the feature memory, and barriers."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from typing import Protocol
 from ....golden.timing.latencies import OFFERED_BURSTS, REQUESTS_AHEAD
 from ....golden.timing.overheads import OVERHEADS
 
-# What happens when: processes that go on in the order of time.
+# Discrete-event simulation: processes that are resumed in the order of time.
 
 
 @dataclass(eq=False)
 class Signal:
-    """Something that processes wait for."""
+    """An event that processes wait for."""
 
     waiting: list[tuple[int, Process]] = field(default_factory=list)
 
 
-#: What a process waits for: a time, or a signal.
+#: The object that a process waits for: a time in cycles, or a signal.
 Wait = int | Signal
-#: A process gives back nothing; its parts may give back what they have waited for.
+#: A process returns nothing; its sub-generators may return the result that they have waited for.
 Process = Generator[Wait, None, None]
 
 
 @dataclass
 class Agenda:
-    """Resume processes in the order of time. What a process knows is true up to the time in which it is resumed, so
-    that it may rely on all that others have said, and say of its own future what nobody can change any more.
+    """Resume processes in the order of time. All that a process reads is final up to the time at which it is resumed;
+    it may publish events of its own future that no other process can change any more.
 
     Attributes
     ----------
@@ -45,24 +45,24 @@ class Agenda:
     _number: Iterator[int] = field(default_factory=itertools.count)
 
     def start(self, process: Process, rank: int) -> None:
-        """Begin a process; of those that are due at the same time the lowest rank goes first."""
+        """Begin a process; of several at the same time the one with the lowest rank goes first."""
         self._push(self.now, rank, process)
 
     def fire(self, signal: Signal) -> None:
-        """Resume all that wait for a signal."""
+        """Resume all processes that wait for a signal."""
         waiting, signal.waiting = signal.waiting, []
         for rank, process in waiting:
             self._push(self.now, rank, process)
 
     def is_next(self, time: int) -> bool:
-        """Whether nothing else happens up to a time: the caller may go on there at once."""
+        """Return whether nothing else is due up to a time, so that the caller may proceed there at once."""
         if self._heap and self._heap[0][0] <= time:
             return False
         self.now = max(self.now, time)
         return True
 
     def settle(self, when: Callable[[], int]) -> Generator[Wait, None, int]:
-        """Wait for a time that others may put off until then; gives it."""
+        """Wait for a time that other processes may postpone meanwhile; return it."""
         time = when()
         while not self.is_next(time):
             yield time
@@ -72,7 +72,7 @@ class Agenda:
         return time
 
     def run(self) -> None:
-        """Until nothing is left to do, or all wait for one another."""
+        """Run until no process is left, or all wait for signals."""
         heap = self._heap
         while heap:
             self.now, rank, _, process = heapq.heappop(heap)
@@ -88,14 +88,14 @@ class Agenda:
 
 @dataclass
 class Events:
-    """When each of a sequence happens, as far as that is known.
+    """The times of a sequence of events, as far as they are known.
 
     Attributes
     ----------
     times : array of int
-        Hundreds of thousands of them: objects of their own would take five times the memory.
+        Times in cycles; there are hundreds of thousands, and a list of objects would take five times the memory.
     changed : Signal
-        Of ``times``.
+        Fired when ``times`` grows.
     """
 
     agenda: Agenda
@@ -103,12 +103,12 @@ class Events:
     changed: Signal = field(default_factory=Signal)
 
     def add(self, *times: int) -> None:
-        """What happens next."""
+        """Append the times of the next events."""
         self.times.extend(times)
         self.agenda.fire(self.changed)
 
     def of(self, index: int | None) -> Generator[Wait, None, int]:
-        """Wait until it is known when one happens; at once and at zero if there is none of this number."""
+        """Wait until the time of an event is known, and return it; zero, at once, for None or a negative number."""
         if index is None or index < 0:
             return 0
         while len(self.times) <= index:
@@ -117,21 +117,22 @@ class Events:
 
     @property
     def last(self) -> int:
-        """When the last one so far happens; zero if there is none."""
+        """The time of the last event so far; zero if there is none."""
         return self.times[-1] if self.times else 0
 
 
 def held(ends: Sequence[int], most: int) -> int:
-    """When the next burst may be asked for, where ``most`` may be in flight; ``ends``: when each before it ends."""
+    """Return the time from which the next burst may be requested, with at most ``most`` in flight; ``ends`` are the
+    times at which earlier bursts end."""
     return ends[-most] if len(ends) >= most else 0
 
 
 class Reads(Protocol):
-    """Where a core's bursts are read."""
+    """The read channels of a core's external port."""
 
     def take(self, request: int, beats: int, begins: Events) -> Generator[Wait, None, int]:
-        """Hand a burst on at ``request`` or later; gives when that was. The cycle of its first beat is added to
-        ``begins`` as soon as it is known."""
+        """Request a burst at ``request`` or later, and return the time of the request. The cycle of its first beat is
+        added to ``begins`` as soon as it is known."""
 
 
 @dataclass
@@ -141,11 +142,11 @@ class ReadMemory:
     Attributes
     ----------
     free : int
-        When the next beat may come.
+        Time of the next free beat.
     ends : deque of int
-        When the latest bursts end, as many as may be in flight.
+        Times at which the latest bursts end, as many as may be in flight.
     accepted : int
-        When the memory has taken the last request.
+        Time at which the memory has accepted the last request.
     """
 
     free: int = 0
@@ -153,7 +154,7 @@ class ReadMemory:
     accepted: int = 0
 
     def accept(self, request: int, beats: int) -> int:
-        """Take a request that is at the pins; gives the cycle of its first beat."""
+        """Accept a request that is at the pins; return the cycle of its first beat."""
         self.accepted = max(request + 1, held(self.ends, OVERHEADS.bursts))
         first = max(self.free, self.accepted + OVERHEADS.read_latency)
         self.free = first + beats
@@ -163,12 +164,12 @@ class ReadMemory:
 
 @dataclass
 class ReadBus:
-    """A core's own pins.
+    """The read channels of a core that shares its pins with no other core.
 
     Attributes
     ----------
     shared : bool
-        Commands are fetched while the program runs.
+        Whether commands are fetched while the program runs.
     memory : ReadMemory
     """
 
@@ -185,13 +186,11 @@ class ReadBus:
         return request
 
 
-# An arbiter against the clock: whose burst is next at the pins that cores share.
-#
-# Twin of :mod:`lutterfly.hdl.bus.axi_arbiter`.
+# Timing of the arbiter of pins that cores share, :mod:`lutterfly.hdl.bus.axi_arbiter`.
 
 
 class Turns:
-    """Who is served next of the cores that ask: the first behind the one that was served last.
+    """A round-robin arbiter: the next core with a request behind the one that was served last.
 
     Parameters
     ----------
@@ -203,15 +202,15 @@ class Turns:
 
     def __init__(self, agenda: Agenda, cores: int, last: int):
         self.agenda, self.cores, self.last = agenda, cores, last
-        #: When each core's requests come, and their numbers.
+        #: Time and number of each waiting request, for each core.
         self.asking: list[list[tuple[int, int]]] = [[] for _ in range(cores)]
         self.numbers = itertools.count()
         self.served = Signal()
 
     def wait(self, core: int, request: int, free: Callable[[], int]) -> Generator[Wait, None, int]:
-        """Wait until a core is served with its request that comes at ``request``; gives when that is.
+        """Wait until a core's request that comes at ``request`` is served; return the time of that.
 
-        ``free`` says when whoever is next may be served at the earliest.
+        ``free`` returns the earliest time of the next service.
         """
         ticket = (request, next(self.numbers))
         self.asking[core].append(ticket)
@@ -226,26 +225,27 @@ class Turns:
         return now
 
     def _chosen(self, now: int) -> tuple[int, int]:
-        """The request whose turn it is of those that are here: a core's own are served one after the other."""
+        """Return the waiting request that is served next; requests of one core are served in order."""
         behind = ((self.last + distance) % self.cores for distance in range(1, self.cores + 1))
         firsts = (min(self.asking[core], default=(now + 1, 0)) for core in behind)
         return next(first for first in firsts if first[0] <= now)
 
 
 class SharedReads:
-    """A core's side of the pins behind an arbiter.
+    """The read channels of a core behind an arbiter.
 
     Parameters
     ----------
     memory : ReadMemory
     turns : Turns
-        At the pins.
+        The arbiter of the pins.
     core : int
     """
 
     def __init__(self, memory: ReadMemory, turns: Turns, core: int):
         self.memory, self.turns, self.core = memory, turns, core
-        #: Requests that have not been served; when the guard may take the next one, if there is room; that there is.
+        #: Requests that have not been served; the time from which another may be queued, if there is room; fired when
+        #: there is.
         self.waiting, self.free, self.room = 0, 0, Signal()
 
     def take(self, request: int, beats: int, begins: Events) -> Generator[Wait, None, int]:
@@ -271,23 +271,23 @@ class SharedReads:
 
 
 class SharedWrites:
-    """The pins of the write channels behind an arbiter, which collects the beats of a burst before it offers it.
+    """The write channels behind an arbiter, which collects all beats of a burst before it offers the burst.
 
     Parameters
     ----------
     turns : Turns
-        At the pins.
+        The arbiter of the pins.
     """
 
     def __init__(self, turns: Turns):
         self.turns = turns
-        #: When each burst has gone and is answered; when the memory has taken the last request.
+        #: Times at which each burst ends and is answered, and at which the memory has accepted the last request.
         self.ends: list[int] = []
         self.answers: list[int] = []
         self.accepted = 0
 
     def send(self, core: int, collected: int, beats: int) -> Generator[Wait, None, tuple[int, int]]:
-        """Send a burst that is there with all its beats; gives when its first beat goes and when it is answered."""
+        """Send a burst whose beats have all been collected; return the times of its first beat and of its answer."""
         served = yield from self.turns.wait(
             core, collected + OVERHEADS.shared_write - 1, lambda: max(self.accepted, held(self.ends, OFFERED_BURSTS))
         )
@@ -298,15 +298,16 @@ class SharedWrites:
         return begin, self.answers[-1]
 
 
-# A port of the feature memory against the clock: the cycles that COMPUTE commands take, and those that they leave.
+# Timing of a port of the feature memory: the cycles that COMPUTE commands occupy, and those that they leave free.
 
-#: Cycles one after the other that are taken: the first of them, and how many there are.
+#: A run of occupied cycles: the first of them, and their number.
 Run = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Rounds:
-    """What repeats itself: ``count`` times ``period`` cycles from ``begin`` on, of each of which ``runs`` are taken."""
+    """A repeated pattern from ``begin`` on: ``count`` periods of ``period`` cycles, in each of which ``runs`` are
+    occupied."""
 
     begin: int
     period: int
@@ -314,13 +315,13 @@ class Rounds:
     runs: tuple[Run, ...]
 
     def after(self, now: int, count: int) -> tuple[int, int]:
-        """Go on from ``now``, not before ``begin``, for ``count`` free cycles; gives the time after the last of them
-        that lies in here, and how many are missing then."""
+        """Advance from ``now``, not before ``begin``, by ``count`` free cycles; return the time after the last of them
+        within the pattern, and the number of cycles that are still missing."""
         free = self.period - sum(length for _, length in self.runs)
         number, offset = divmod(now - self.begin, self.period)
         while number < self.count and count:
             if free and not offset:
-                # Whole rounds, all but the last one.
+                # These periods are skipped as a whole; the last one is not.
                 whole = min((count - 1) // free, self.count - 1 - number)
                 number, count = number + whole, count - whole * free
             offset, count = self._within(offset, count)
@@ -340,26 +341,26 @@ class Rounds:
 
 @dataclass
 class Port:
-    """The cycles that COMPUTE commands take, in order.
+    """The cycles of a port that COMPUTE commands occupy, in order.
 
-    Each part of a command is worked out when somebody asks, and kept as long as somebody may ask again.
+    Each part of a command is computed on the first query, and kept as long as another query may need it.
     """
 
     _ends: list[int] = field(default_factory=list)
     _parts: list[Callable[[], Iterable[Rounds]] | list[Rounds]] = field(default_factory=list)
 
     def take(self, end: int, part: Callable[[], Iterable[Rounds]]) -> None:
-        """Some cycles before ``end`` are taken, after those that were taken before."""
+        """Occupy cycles before ``end``, after all that were occupied earlier."""
         self._ends.append(end)
         self._parts.append(part)
 
     def forget(self, time: int) -> None:
-        """Nobody asks for cycles before ``time`` any more."""
+        """Drop the cycles before ``time``, which no query needs any more."""
         over = bisect.bisect_right(self._ends, time)
         del self._ends[:over], self._parts[:over]
 
     def after(self, begin: int, count: int) -> int:
-        """The time after ``count`` cycles that nothing takes, the first of them not before ``begin``."""
+        """Return the time after ``count`` free cycles, the first of them not before ``begin``."""
         now = begin
         for index in range(bisect.bisect_right(self._ends, begin), len(self._ends)):
             part = self._parts[index]
@@ -378,16 +379,16 @@ class Port:
 
 
 def free_cycles(agenda: Agenda, port: Port, begin: int, count: int) -> Generator[Wait, None, int]:
-    """Wait for ``count`` cycles that nothing takes, as :meth:`Port.after`: commands that begin meanwhile take more."""
+    """Wait for ``count`` free cycles, see :meth:`Port.after`; commands that begin meanwhile may postpone the end."""
     return (yield from agenda.settle(lambda: port.after(begin, count)))
 
 
-# Barriers against the clock: where cores meet.
+# Timing of barriers.
 
 
 @dataclass(eq=False)
 class _Meeting:
-    """One time that a group meets."""
+    """One barrier of a group of cores."""
 
     missing: int
     latest: int = 0
@@ -396,14 +397,14 @@ class _Meeting:
 
 @dataclass
 class Barriers:
-    """The barriers of all cores, each group's one after the other."""
+    """The barriers of all groups of cores, in order for each group."""
 
     agenda: Agenda
     _count: Counter[tuple[int, int]] = field(default_factory=Counter)
     _meetings: dict[tuple[int, int], _Meeting] = field(default_factory=dict)
 
     def meet(self, core: int, group: int, arrival: int) -> Generator[Wait, None, int]:
-        """A core is at a barrier from ``arrival`` on; waits for the others, and gives when it is complete."""
+        """Let a core wait at a barrier from ``arrival`` on; return the time at which all have arrived."""
         number = self._count[core, group]
         self._count[core, group] += 1
         meeting = self._meetings.setdefault((group, number), _Meeting(group.bit_count()))

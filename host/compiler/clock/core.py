@@ -1,4 +1,4 @@
-"""A core against the clock: its two queues, fetch, and when commands issue and complete."""
+"""Timing of a core: its two queues, the fetch of commands, and the issue and completion of commands."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ from ..operation import Command
 from .buses import Agenda, Barriers, Events, Port, Process, Reads, Rounds, Run, Signal, Wait
 from .dma import LoadClock, Send, StoreClock
 
-# The rings of commands against the clock, and the prefetcher that fills them.
+# Timing of the command rings, and of the prefetcher that fills them.
 
 
 class Ring:
-    """The commands of one queue, of a program that is longer than the ring.
+    """The ring of one queue, for a program that is longer than the ring.
 
     Parameters
     ----------
     agenda : Agenda
     config : Config
     commands : int
-        All of them, END included.
+        Number of commands, END included.
 
     Attributes
     ----------
     room : Events
-        There is room for each command.
+        Times at which there is room for each command.
     arrived : Events
-        Each command's last word arrives.
+        Times at which each command's last word arrives.
     started : Events
-        The queue may read each command.
+        Times from which the queue may read each command.
     asked : int
-        Commands that have been asked for.
+        Number of commands that have been requested.
     offers : int
-        Commands of the burst that waits for the prefetcher.
+        Number of commands in the burst that waits for the prefetcher.
     taken : Signal
-        The prefetcher takes the burst.
+        Fired when the prefetcher takes the burst.
     """
 
     def __init__(self, agenda: Agenda, config: Config, commands: int):
@@ -70,7 +70,7 @@ class Ring:
         """Offer bursts to the prefetcher as long as there are commands to fetch, and room for them."""
         measured = OVERHEADS.first_fetch
         while self.asked < self.commands:
-            # Every other cycle it looks for room.
+            # The ring looks for room every other cycle.
             measured += max((yield from self.room.of(self.asked)) - measured + 1, 0) // 2 * 2
             yield measured
             following = self.asked + 1
@@ -88,7 +88,7 @@ class Ring:
             measured = self.agenda.now + 2
 
     def read(self) -> Process:
-        """Make room: words leave the ring as soon as those that are so many before them have left for the queue."""
+        """Make room: a word leaves the ring once the word ``WORDS_AHEAD`` before it has left for the queue."""
         for index in range(self.commands):
             number, word = divmod((index + 1) * self.beats - 1 - WORDS_AHEAD, self.beats)
             left = 0
@@ -101,7 +101,7 @@ class Ring:
 
 
 class Fetch:
-    """Fetches the commands of both queues. Programs that fit their rings are resident: there is nothing to fetch.
+    """The fetch of the commands of both queues. Programs that fit their rings are resident, and nothing is fetched.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ class Fetch:
     bus : Reads
     config : Config
     commands : dict of Queue to int
-        Commands of each queue, END included.
+        Number of commands of each queue, END included.
     last : Queue
-        The ring that the run before this one served last: the other one goes first.
+        The ring that was served last in the run before this one; the other one goes first.
     """
 
     def __init__(self, agenda: Agenda, bus: Reads, config: Config, commands: dict[Queue, int], last: Queue):
@@ -120,7 +120,7 @@ class Fetch:
         self.rings = {
             queue: Ring(agenda, config, count) for queue, count in commands.items() if count > config.resident_commands
         }
-        #: Bursts, of which ring and of how many commands; when each begins on the bus.
+        #: Ring and number of commands of each burst, and the time at which it begins on the bus.
         self.bursts: list[tuple[Ring, int]] = []
         self.begins = Events(agenda)
 
@@ -133,7 +133,8 @@ class Fetch:
         self.agenda.start(self._arrive(), 1)
 
     def arrival(self, queue: Queue, index: int, begun: int) -> Generator[Wait, None, int]:
-        """Wait until it is known when a queue has a command; it reads that from when the one before has ``begun``."""
+        """Wait until the time is known at which a queue has a command, and return it. The queue reads the command when
+        the one before has ``begun``."""
         ring = self.rings.get(queue)
         if ring is None:
             return 0
@@ -141,7 +142,7 @@ class Fetch:
         return (yield from ring.arrived.of(index)) + OVERHEADS.fetched
 
     def _serve(self) -> Process:
-        """Take the bursts of the rings, in turns where both have one."""
+        """Take the bursts of the rings, alternating where both have one."""
         while any(ring.asked < ring.commands for ring in self.rings.values()):
             offers = [queue for queue, ring in self.rings.items() if ring.offers]
             if not offers:
@@ -162,7 +163,7 @@ class Fetch:
             yield (yield from self.bus.take(self.agenda.now, count * ring.beats, self.begins)) + 2
 
     def _arrive(self) -> Process:
-        """Tell the rings what comes."""
+        """Record the arrival of commands in the rings."""
         number = 0
         while True:
             first = yield from self.begins.of(number)
@@ -171,43 +172,43 @@ class Fetch:
             number += 1
 
     def _ended(self, number: int) -> Generator[Wait, None, int]:
-        """Wait until it is known when a burst has ended on the bus; zero if there is none of this number."""
+        """Wait until the end of a burst on the bus is known, and return it; zero if there is no such burst."""
         if number < 0:
             return 0
         ring, count = self.bursts[number]
         return (yield from self.begins.of(number)) + count * ring.beats + 1
 
 
-# Which cycles the windows of a COMPUTE command take at the two ports of the feature memory.
+# The cycles in which windows of a COMPUTE command occupy the two ports of the feature memory.
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Windows of a command that have the same results, or rows of them that have.
+    """Equal windows of a command, or equal rows of windows.
 
     Attributes
     ----------
     begin : int
         The cycle of the first issue.
     backlog : int
-        Cycles that the results of earlier windows take then.
+        Cycles that the results of earlier windows still take at that time.
     windows : list of (int, int)
-        Steps of each window of a round, and groups of its results.
+        Number of steps of each window of a round, and of groups of its results.
     rounds : int
     begins : bool
-        The first window is the first of the command.
+        Whether the first window is the first one of the command.
     hidden : int
         See :func:`hide`.
     limit : int
         See :func:`~lutterfly.golden.timing.latencies.backlog_limit`.
     is_burst : bool
-        Each window is a burst.
+        Whether each window is a burst.
     unread : int
-        Steps of a window that are left out at most where it reads.
+        Number of steps of a window that do not read.
     pieces : list of list of int
-        For each window of a round, its groups that complete a piece, which is written then.
+        For each window of a round, the groups that complete a piece, which is then written.
     latency : int
-        From a window's last issue to the first one that may read its result.
+        Cycles from a window's last issue to the first issue that may read its result.
     """
 
     begin: int
@@ -223,7 +224,8 @@ class Part:
     latency: int
 
     def issue(self) -> Iterator[tuple[int, int, list[tuple[int, int]], int]]:
-        """Rounds: when the first one begins, how often they come, and as ``golden.timing.issue.issue_rounds``."""
+        """Yield rounds: begin of the first, number of rounds, and issue and backlog of
+        ``golden.timing.issue.issue_rounds``."""
         begin = self.begin
         steps = sum(steps for steps, _ in self.windows)
         for count, issued, backlog in issue_rounds(
@@ -236,19 +238,19 @@ class Part:
             begin += count * (steps + sum(hold for hold, _ in issued))
 
     def last_steps(self, begin: int, count: int, issued: list[tuple[int, int]], most: int) -> list[int]:
-        """When the last steps of rounds are issued, ``most`` of them at most, in order."""
+        """Return the issue times of the last steps of rounds, at most ``most`` of them, in order."""
         found: list[int] = []
         end = begin + count * (sum(steps for steps, _ in self.windows) + sum(hold for hold, _ in issued))
         while end > begin and len(found) < most:
             for (steps, _), (hold, _) in zip(reversed(self.windows), reversed(issued), strict=True):
-                # What is held is the last step of a window, of a burst the first.
+                # The gate holds the last step of a window, or the first step of a burst.
                 last = 0 if self.is_burst else 1
                 found += [end - 1 - step - (hold if last and step else 0) for step in range(min(steps, most))]
                 end -= steps + hold
         return found[most - 1 :: -1] if len(found) >= most else found[::-1]
 
     def reads(self) -> Iterator[Rounds]:
-        """The cycles of the steps that read."""
+        """Yield the cycles of the steps that read."""
         for begin, count, issued, _ in self.issue():
             runs: list[Run] = []
             at = 0
@@ -268,7 +270,7 @@ class Part:
             yield Rounds(begin, at, count, tuple(runs))
 
     def writes(self) -> Iterator[Rounds]:
-        """The cycles in which pieces are written."""
+        """Yield the cycles in which pieces are written."""
         begins, hidden = self.begins, self.hidden
         for begin, count, issued, _ in self.issue():
             pieces, at = [], begin
@@ -284,19 +286,20 @@ class Part:
 
 
 def hide(hidden: int, waiting: int, *, begins: bool) -> int:
-    """How many cycles the results of a window come before what the gate foresees: of the pauses between the commands
-    whose results wait, one for each, some are hidden, as groups are found ahead. But no result comes before it has gone
-    through the pipeline, and one that hardly waits has no more than that before it."""
+    """Return the cycles by which results of a window come earlier than the issue gate predicts. There is a pause of one
+    cycle between commands whose results wait; some of these are hidden, as groups are found ahead. But no result comes
+    before it has passed the pipeline, so that a result that hardly waits gains less."""
     return min(hidden + begins, max(waiting, 1) - 1 + begins, PAUSES_HIDDEN)
 
 
 def pieces(fields: Compute, windows: list[tuple[int, int]], config: Config) -> list[list[int]]:
-    """The groups that complete a piece, of each window of a command; ``windows`` are steps and groups of each."""
+    """Return the groups that complete a piece, for each window of a command; ``windows`` are steps and groups of
+    each."""
     spec = specification_of(fields.engine)
     slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
     results = spec.issue.results(fields)
     counts = [groups // results for _, groups in windows]
-    # Most windows have the same.
+    # Most windows have equal numbers of groups.
     found = {
         count: [
             result * count + min(group + slots, count) - 1
@@ -308,7 +311,7 @@ def pieces(fields: Compute, windows: list[tuple[int, int]], config: Config) -> l
     return [found[count] for count in counts]
 
 
-# The compute queue against the clock.
+# Timing of the compute queue.
 
 #: First and last issue of a command.
 Issues = tuple[int, int]
@@ -316,7 +319,7 @@ Issues = tuple[int, int]
 
 @dataclass
 class ComputeClock:
-    """The compute unit.
+    """Timing of the compute unit.
 
     Attributes
     ----------
@@ -324,15 +327,15 @@ class ComputeClock:
         Commands of the compute queue.
     issues : list of Issues
     latest : deque of int
-        When the last steps so far were issued, as many as the walker may be ahead.
+        Issue times of the last steps so far, as many as the walker may be ahead.
     reads, writes : Port
-        The feature memory: reads in the cycles of their issue, writes in the cycle of the first issue that may read
-        what is written.
+        Ports of the feature memory. A read is entered in the cycle of its issue, a write in the cycle of the first
+        issue that may read it.
     accepts : int
-        When the unit takes the next command.
+        Time at which the unit can accept the next command.
     walked, landed, backlog, hidden, before
-        Of the last command: when its walk ended, when its results may be read, how many cycles they take, how many of
-        these were a pause between commands that was hidden, its fields.
+        State after the last command: end of its walk, time from which its results may be read, cycles that its results
+        still take, hidden pauses between commands, and its fields.
     """
 
     config: Config
@@ -349,7 +352,7 @@ class ComputeClock:
     before: Compute | None = None
 
     def run(self, command: Command, accepted: int) -> None:
-        """Run the next command, which the unit has ``accepted``."""
+        """Run the next command, which the unit has accepted at ``accepted``."""
         fields, config = command.fields, self.config
         assert isinstance(fields, Compute), "what the unit runs"
         taken = max(accepted + OVERHEADS.intake, self.walked + 1)
@@ -381,13 +384,12 @@ class ComputeClock:
                     self.hidden, begins = hide(self.hidden, waits[0], begins=True), False
                     waits = waits[1:]
                 self.hidden = min([self.hidden, *waits])
-            # The last window's own groups but for one, and what waits before them, come on top of the latency of a
-            # group.
+            # The groups that wait before the last window's last group add to the latency of a group.
             self.landed = now - 1 + latency + self.backlog - 1
             self.reads.take(now, part.reads)
             self.writes.take(self.landed + 1, part.writes)
         self.issues.append((first, now - 1))
-        # The walker is ahead of the issue by what lies between them, the gate's own register included, and no more.
+        # The walker is ahead of the issue by at most the registers between them, the gate's own included.
         self.walked = max(taken + issue_steps(fields), self.latest[0] if len(self.latest) == STEPS_AHEAD else 0)
         self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
         command.begin, command.end = first, self.completed.last
@@ -395,14 +397,14 @@ class ComputeClock:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What is around a core.
+    """The surroundings of a core: bus, other cores, barriers.
 
     Attributes
     ----------
     agenda : Agenda
     bus : Reads
     send : Send or None
-        Where cores share the pins of the write channels.
+        Sends bursts where cores share the pins of the write channels.
     barriers : Barriers
     """
 
@@ -419,9 +421,9 @@ class Queues:
     ----------
     config : Config
     number : int
-        Of the core.
+        Number of the core.
     commands : sequence of Command
-        Of both queues, in an order in which they could run one by one.
+        Commands of both queues, in an order in which they could run one by one.
     around : Surroundings
     last : Queue
         The queue whose commands the run before this one fetched last.
@@ -451,7 +453,7 @@ class Queues:
 
     @property
     def end(self) -> int:
-        """When the last command has completed."""
+        """The time at which the last command has completed."""
         assert len(self.ends) == len(Queue), f"core {self.number} waits for ever"
         return max(self.ends)
 
@@ -496,7 +498,7 @@ class Queues:
         yield from self._end(Queue.DMA, before)
 
     def _end(self, queue: Queue, before: int) -> Process:
-        """END, and what it waits for."""
+        """Complete END after all that it waits for."""
         count = len(self.commands[queue])
         arrival = yield from self.fetch.arrival(queue, count, before if count else 0)
         completed = yield from self.done[queue].of(count - 1)

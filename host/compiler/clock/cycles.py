@@ -16,17 +16,17 @@ from .core import Queues, Surroundings
 
 
 def predict(plan: Scheduled) -> Plan:
-    """Run the synchronised commands of a core that is alone against the clock, and say what every layer takes."""
+    """Predict the cycles of every layer from the synchronised commands of a core that is alone."""
     (predicted,) = predict_together([plan])
     return predicted
 
 
 def predict_together(plans: Sequence[Scheduled]) -> tuple[Plan, ...]:
-    """Run the synchronised commands of all cores against the clock, and say what every layer takes."""
+    """Predict the cycles of every layer on all cores from their synchronised commands."""
     first = _Served(tuple(_served_last(plan) for plan in plans))
     cores, served = _run(plans, first)
     if served != first:
-        # Turns go on from run to run.
+        # Arbiters keep their state from run to run.
         cores, _ = _run(plans, served)
     return tuple(
         Plan.of(
@@ -40,8 +40,8 @@ def predict_together(plans: Sequence[Scheduled]) -> tuple[Plan, ...]:
 
 @dataclass(frozen=True)
 class _Served:
-    """Who was served last by what takes turns: of the rings by a core's prefetcher, of the cores by an arbiter of reads
-    and one of writes."""
+    """The state of round-robin choices: the ring that each core's prefetcher has served last, and the core that the
+    arbiters of reads and of writes have."""
 
     rings: tuple[Queue, ...]
     reads: int = 0
@@ -49,7 +49,7 @@ class _Served:
 
 
 def _run(plans: Sequence[Scheduled], before: _Served) -> tuple[list[Queues], _Served]:
-    """Run all cores at the same time, after a run that ended so; gives how this one ends as well."""
+    """Run all cores at the same time from a state of the arbiters; return the state at the end as well."""
     agenda, cluster = Agenda(), plans[0].config.cluster
     barriers, memory = Barriers(agenda), ReadMemory()
     reads, writes = (Turns(agenda, cluster.cores, last) for last in (before.reads, before.writes))

@@ -1,4 +1,4 @@
-"""The DMA queue against the clock: LOAD, STORE, and what they write and read of memories on the chip."""
+"""Timing of the DMA queue: LOAD, FILL and STORE, and their accesses to memories on the chip."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ from ....golden.timing.overheads import OVERHEADS
 from ..operation import Command
 from .buses import Agenda, Events, Port, Process, Reads, Signal, Wait, free_cycles
 
-# STORE against the clock.
+# Timing of STORE.
 
-#: Takes when a burst is there with all its beats, and how many these are; gives when the first one goes and when it is
-#: answered.
+#: Sends a burst: from the time at which all its beats are collected, and their number, to the times of the first beat
+#: and of the answer.
 Send = Callable[[int, int], Generator[Wait, None, tuple[int, int]]]
 
 
 class StoreClock:
-    """The unit of STORE: it reads in the cycles in which no step does.
+    """The unit of STORE, which reads in cycles in which no step does.
 
-    Rows, their runs and the bursts of these wait in stages one after the other, each for room in the next one.
+    Rows, and then their bursts, pass through stages, each of which waits for room in the next one.
 
     Parameters
     ----------
     agenda : Agenda
     config : Config
     reads : Port
-        Of the feature memory.
+        Read port of the feature memory.
     completed : Events
         Commands of the DMA queue.
     send : Send or None
-        Where cores share the pins.
+        Sends bursts where cores share the pins.
     """
 
     def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events, send: Send | None = None):
         self.agenda, self.config, self.reads, self.completed, self.send = agenda, config, reads, completed, send
-        #: Of the commands that the unit has taken, and of those before the last one, which must be walked first.
+        #: Number of rows of all commands so far, and the last row before those of the latest command.
         self.rows, self.after = 0, -1
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
-        #: Of rows: walked. Of bursts: found, begun, read to their last beat, begun at the pins behind an arbiter,
-        #: answered.
+        #: Times at which each row is walked, and at which each burst is found, begun, read to its last beat, begun at
+        #: the pins behind an arbiter, and answered.
         self.walked, self.found, self.begun, self.read, self.sent, self.answered = (Events(agenda) for _ in range(6))
-        #: Beats of each burst that is found; beats of all before it; the command that ends with a burst.
+        #: Number of beats of each burst that is found, and of all before it; the command that ends with a burst.
         self.bursts, self.firsts = array("q"), array("q")
         self.ends: dict[int, tuple[Command, int]] = {}
-        #: Beats that are read.
+        #: Number of beats that have been read.
         self.beats = 0
 
     def start(self) -> None:
@@ -81,8 +81,8 @@ class StoreClock:
         self.after, self.rows = self.rows - 1, self.rows + command.fields.rows
 
     def accepts(self) -> Generator[Wait, None, int]:
-        """Wait until it is known when the next command can be taken: the last one is walked, as all rows before its own
-        are."""
+        """Wait until the time is known at which the next command can be accepted, and return it: all rows before those
+        of the latest command have been walked."""
         return (yield from self.walked.of(self.after)) + OVERHEADS.store_room
 
     def _find(self) -> Process:
@@ -96,7 +96,7 @@ class StoreClock:
             assert isinstance(fields, Store), "what the unit executes"
             walked = max(begin + OVERHEADS.store - 5, self.walked.last + 3 if self.walked.times else 0)
             for row in range(fields.rows):
-                # One row waits to be split.
+                # One row may wait to be split.
                 walked = max(walked, split + 1)
                 self.walked.add(walked)
                 split = max(walked, self.found.last) + 1
@@ -113,7 +113,7 @@ class StoreClock:
                 walked += 1
 
     def _begin(self) -> Process:
-        """Begin bursts: two wait for the reader, and so many for their answer."""
+        """Begin bursts; two may wait for the reader, and ``outstanding`` of the configuration for their answer."""
         for number in itertools.count():
             now = max((yield from self.found.of(number)), (yield from self.begun.of(number - 1))) + 1
             now = max(now, (yield from self.read.of(number - 3)))
@@ -135,20 +135,21 @@ class StoreClock:
             self.reads.forget(end - OVERHEADS.read_lead)
 
     def _room(self, most: int) -> Generator[Wait, None, tuple[int, int]]:
-        """When the next beat may be read, and of how many, ``most`` at most, this is true at one beat a cycle."""
+        """Return the time at which the next beat may be read, and the number of beats, at most ``most``, that may
+        follow at one a cycle."""
         if self.send is None:
             return 0, most
-        # An arbiter's queue holds so many: this one has to have left it.
+        # An arbiter's queue is full until the beat with this number has left it.
         before = self.beats - BEATS_OUTGOING - COLLECTED_BURSTS * self.config.axi.BURST_BEATS
         if before < 0:
             return 0, min(most, -before)
         number = bisect.bisect_right(self.firsts, before) - 1
-        # Its beats leave one a cycle.
+        # The beats of a burst leave one a cycle.
         sent = yield from self.sent.of(number)
         return sent + OVERHEADS.shared_room, min(most, self.firsts[number] + self.bursts[number] - before)
 
     def _answer(self) -> Process:
-        """Send the bursts that are read, and complete the commands whose last one is answered."""
+        """Send the bursts that have been read, and complete commands whose last burst is answered."""
         for number in itertools.count():
             last = (yield from self.read.of(number)) + OVERHEADS.store_beat
             beats, ends = self.bursts[number], self.ends.pop(number, None)
@@ -165,18 +166,17 @@ class StoreClock:
                 self.completed.add(command.end)
 
 
-# The chunks in which a LOAD is written, and the beats that bring them.
+# A LOAD is written in chunks, which beats of the bus bring.
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of a LOAD: pieces without a gap between them on the bus, each of chunks and what is left after the last
-    whole one.
+    """A run of a LOAD: pieces without a gap between them on the bus. Each piece is written in whole chunks and a rest.
 
     Attributes
     ----------
     address, size : int
-        Of its bytes outside.
+        Address and size of the run in external memory, in bytes.
     beat_bytes, piece_bytes, chunk_bytes : int
     """
 
@@ -187,17 +187,17 @@ class Run:
     chunk_bytes: int
 
     def ended(self, beats: int) -> int:
-        """Chunks that lie in the first beats with their last byte."""
+        """Return the number of chunks whose last byte lies within the first ``beats`` beats."""
         pieces, rest = divmod(self._position(beats), self.piece_bytes)
         return pieces * -(-self.piece_bytes // self.chunk_bytes) + rest // self.chunk_bytes
 
     def begun(self, beats: int) -> int:
-        """Chunks that lie in the first beats with their first byte."""
+        """Return the number of chunks whose first byte lies within the first ``beats`` beats."""
         return self.ended(beats) + (self._position(beats) % self.piece_bytes % self.chunk_bytes > 0)
 
     def crosses(self, beats: int) -> bool:
-        """The last chunk that ends in the first beats has begun before the last one of these: it is written as soon as
-        that comes, without a place of its own for it."""
+        """Return whether the last chunk that ends within the first beats has begun before the last of these beats. It
+        is written as soon as that beat comes, which then needs no place in the queue."""
         return self.begun(beats - 1) >= self.ended(beats)
 
     def _position(self, beats: int) -> int:
@@ -205,7 +205,7 @@ class Run:
 
 
 def runs(config: Config, fields: Load) -> Iterator[Run]:
-    """The runs of a LOAD."""
+    """Return the runs of a LOAD."""
     memory, beat_bytes, chunk_bytes = find_memory(fields.memory), config.axi.data_bytes, config.axi.data_bytes
     if memory is not LocalMemory.FEATURE:
         chunk_bytes = min(chunk_bytes, memory.write_bytes(config.array.lanes))
@@ -216,20 +216,20 @@ def runs(config: Config, fields: Load) -> Iterator[Run]:
             yield Run(address, size, beat_bytes, fields.piece_bytes, chunk_bytes)
 
 
-# LOAD and FILL against the clock: what they write.
+# Timing of the writes of LOAD and FILL.
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Chunks that are written one after the other, as far as they are not held up.
+    """Consecutive chunks that are written one each cycle, unless they are held up.
 
     Attributes
     ----------
     before : int
-        Chunks before them.
+        Number of chunks before them.
     begin : int
     is_feature : bool
-        They wait for results.
+        Whether they go to the feature memory, where results are written first.
     """
 
     before: int
@@ -238,14 +238,14 @@ class Stretch:
 
 
 class WriteClock:
-    """What LOAD and FILL write, command by command: to the feature memory in the cycles in which no result is written.
+    """The writes of LOAD and FILL, in order; to the feature memory in cycles in which no result is written.
 
     Parameters
     ----------
     agenda : Agenda
     config : Config
     writes : Port
-        Of the feature memory.
+        Write port of the feature memory.
     completed : Events
         Commands of the DMA queue.
     """
@@ -255,10 +255,10 @@ class WriteClock:
         self.commands: deque[tuple[Command, int]] = deque()
         self.bursts: deque[tuple[int, int]] = deque()
         self.comes = Signal()
-        #: When the next chunk may be written; when the last piece of a LOAD or FILL has been found, as the time at
-        #: which it could be written at once.
+        #: Time at which the next chunk may be written; time at which the last piece of a LOAD or FILL was found, given
+        #: as the earliest time of its write.
         self.now, self.found = 0, 0
-        #: All chunks so far, and when those are written that somebody may still ask about.
+        #: Number of chunks so far, and stretches that later queries may need.
         self.chunks = 0
         self.stretches: list[Stretch] = []
         self.begins = Signal()
@@ -269,24 +269,25 @@ class WriteClock:
         self.agenda.fire(self.comes)
 
     def bring(self, first: int, beats: int) -> None:
-        """The next burst of a LOAD: when its first beat comes, and how many there are."""
+        """Add the next burst of a LOAD: time of its first beat, and number of beats."""
         self.bursts.append((first, beats))
         self.agenda.fire(self.comes)
 
     def written(self, chunks: int) -> Generator[Wait, None, int]:
-        """Wait until it is known when so many chunks have been written, not fewer than were asked about before."""
+        """Wait until the time is known at which so many chunks have been written; the number must not decrease from
+        call to call."""
         if chunks <= 0:
             return 0
         while self.chunks < chunks:
             yield self.begins
-        # Later questions are about later chunks.
+        # Later calls are about later chunks.
         del self.stretches[: bisect.bisect_left(self.stretches, chunks, key=attrgetter("before")) - 1]
         stretch = self.stretches[0]
         self.writes.forget(stretch.begin + OVERHEADS.write_lead)
         return (yield from self._end(stretch, chunks - stretch.before))
 
     def run(self) -> Process:
-        """Write what comes."""
+        """Write the chunks of all commands."""
         while True:
             while not self.commands:
                 yield self.comes
@@ -312,14 +313,14 @@ class WriteClock:
                 first, count = self.bursts.popleft()
                 before, come = come, come + count
                 arrives = first + OVERHEADS.load_write
-                # A chunk that has begun in the burst before needs no more than that the next beat is there.
+                # A chunk that has begun in the burst before is complete with the next beat.
                 now = max(self.now, arrives - (run.begun(before) > run.ended(before)))
                 yield from self._write(now, run.ended(come) - run.ended(before), is_feature)
                 self.now = max(self.now, arrives + count - run.crosses(come))
             end = self.now
             self._find(finds, fields.row_pieces, run.ended(come), end)
             finds = self.found + 1
-            # A beat that has no place of its own goes before the next run's first one comes.
+            # A beat without a place in the queue leaves before the first beat of the next run comes.
             self.now += run.crosses(come)
         return end
 
@@ -339,14 +340,14 @@ class WriteClock:
         self.now = yield from self._end(stretch, chunks)
 
     def _end(self, stretch: Stretch, chunks: int) -> Generator[Wait, None, int]:
-        """When the first ``chunks`` of a stretch are written."""
+        """Return the time at which the first ``chunks`` of a stretch are written."""
         if not stretch.is_feature:
             return stretch.begin + chunks
         end = yield from free_cycles(self.agenda, self.writes, stretch.begin + OVERHEADS.write_lead, chunks)
         return end - OVERHEADS.write_lead
 
     def _find(self, begin: int, pieces: int, cycles: int, written: int) -> None:
-        """Find a piece a cycle from ``begin`` on, where there is room for it: a few are found ahead."""
+        """Find a piece each cycle from ``begin`` on, as far as there is room; a few are found ahead."""
         ahead = min(PIECES_AHEAD, pieces - 1) * cycles // pieces
         self.found = max(begin + pieces - 1, written - cycles // pieces - ahead)
 
@@ -359,9 +360,9 @@ class Found:
     ----------
     run : Run
     begin, beats : int
-        Its first beat in the run, and how many there are.
+        First beat within the run, and number of beats.
     beats_before, chunks_before : int
-        Beats of all bursts before it, and chunks of all runs and FILLs before its run.
+        Number of beats of all bursts before it, and of chunks of all runs and FILLs before its run.
     """
 
     run: Run
@@ -372,7 +373,7 @@ class Found:
 
 
 class LoadClock:
-    """The unit of LOAD and FILL: it asks for the bursts of later commands while those of earlier ones are written.
+    """The unit of LOAD and FILL, which requests bursts of later commands while those of earlier ones are written.
 
     Parameters
     ----------
@@ -380,7 +381,7 @@ class LoadClock:
     config : Config
     bus : Reads
     writes : Port
-        Of the feature memory.
+        Write port of the feature memory.
     completed : Events
         Commands of the DMA queue.
     """
@@ -388,17 +389,17 @@ class LoadClock:
     def __init__(self, agenda: Agenda, config: Config, bus: Reads, writes: Port, completed: Events):
         self.agenda, self.config, self.bus = agenda, config, bus
         self.write = WriteClock(agenda, config, writes, completed)
-        #: When the last command could be walked if nothing were in its way, the run that must be split before that, and
-        #: the runs of all LOADs so far.
+        #: Earliest time at which the last command could be walked, the run that must be split before that, and the
+        #: number of runs of all LOADs so far.
         self.walked, self.after, self.runs = 0, -1, 0
         self.waiting: deque[tuple[Command, int]] = deque()
         self.comes = Signal()
-        #: Runs that begin to be split; bursts that are found in them, asked for, and begin on the bus.
+        #: Times at which runs begin to be split, and at which their bursts are found, requested, and begin on the bus.
         self.split, self.found, self.asked, self.begins = (Events(agenda) for _ in range(4))
-        #: Those that somebody may still ask about, by their numbers; how many are found in all.
+        #: Bursts that later calls may need, by their numbers; the number of all bursts found.
         self.bursts: dict[int, Found] = {}
         self.count = 0
-        #: The first burst of which some beat may be in its queue, and the next one to be brought.
+        #: The first burst with beats that may be in the queue, and the next one to arrive.
         self.queued = self.brought = 0
 
     def start(self) -> None:
@@ -419,7 +420,7 @@ class LoadClock:
             self.runs += fields.rows * fields.folds
 
     def accepts(self) -> Generator[Wait, None, int]:
-        """Wait until it is known when the next command can be taken."""
+        """Wait until the time is known at which the next command can be accepted, and return it."""
         if self.after < 0:
             return self.walked
         return max(self.walked, (yield from self.split.of(self.after)) + 3)
@@ -444,7 +445,7 @@ class LoadClock:
                 self.split.add(now)
                 come = 0
                 for count in burst_beats(self.config, run.address, run.size):
-                    # Two are found ahead.
+                    # Two bursts are found ahead.
                     now = max(now, (yield from self.asked.of(self.count - 2))) + 1
                     self.bursts[self.count] = Found(run, come, count, beats, chunks)
                     self.count += 1
@@ -454,7 +455,7 @@ class LoadClock:
                 now += 1
 
     def _ask(self) -> Process:
-        """Ask for the bursts that are found."""
+        """Request the bursts that are found."""
         kept = 0
         for number in itertools.count():
             found = yield from self.found.of(number)
@@ -468,18 +469,18 @@ class LoadClock:
                 kept += 1
 
     def _bring(self) -> Process:
-        """Tell who writes what comes."""
+        """Hand arriving bursts on to the writer."""
         for number in itertools.count():
             first = yield from self.begins.of(number)
             self.write.bring(first, self.bursts[number].beats)
             self.brought = number + 1
 
     def _ended(self, number: int) -> Generator[Wait, None, int]:
-        """Wait until it is known when a burst ends on the bus; zero if there is none of this number."""
+        """Wait until the end of a burst on the bus is known, and return it; zero if there is no such burst."""
         return 0 if number < 0 else (yield from self.begins.of(number)) + self.bursts[number].beats
 
     def _room(self, beats: int) -> Generator[Wait, None, int]:
-        """When the ``beats`` that have been asked for leave room for two bursts more, which is asked of their queue."""
+        """Return the time at which the ``beats`` requested so far leave room for two more bursts in their queue."""
         leaves = beats - (load_beats(self.config) - 2 * self.config.axi.BURST_BEATS)
         if leaves <= 0:
             return 0
@@ -487,7 +488,8 @@ class LoadClock:
             self.queued += 1
         burst, first = self.bursts[self.queued], (yield from self.begins.of(self.queued))
         beats = leaves - burst.beats_before
-        # It leaves when the beat that is so many before it is used up, by a chunk for which there is a place.
+        # The last of these beats leaves the queue when the beat that is BEATS_AHEAD before it is used up, by a chunk
+        # for which there is a place.
         used = burst.begin + beats - BEATS_AHEAD - 1
         chunk = burst.chunks_before + burst.run.begun(used) - CHUNKS_AHEAD
         written = yield from self.write.written(chunk)

@@ -1,1 +1,1 @@
-"""One inference on several cores: the parts of each layer that they compute, and where they meet."""
+"""One inference on several cores: the parts of each layer that they compute, and the barriers between them."""

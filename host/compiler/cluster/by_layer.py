@@ -1,4 +1,4 @@
-"""By layer: one inference on several cores, each of which computes a part of every layer that is worth it."""
+"""One inference on several cores, each of which computes a part of every layer that is worth it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from ..storage import Addresses, pieces
 from .estimate import Estimate
 from .split import Parts, Split, local_graphs, whole_on_one
 
-# Choice: ways to split the layers of a network among cores that promise the fewest cycles.
+# The splits of a network's layers among cores are chosen by estimated cycles.
 
-#: Neighbouring layers of which the split is changed at once: alone, a layer has to exchange its input and its output.
+#: Numbers of neighbouring layers whose split is changed at once; a single layer has to exchange its input and its
+#: output.
 _RUNS = (1, 2, 3, 5, 8)
 _ROUNDS = 4
 
 
 def choose_parts(network: Network, executed: Executed) -> list[list[Parts]]:
-    """Ways to split all layers, different ones, the most promising first; see :class:`.estimate.Estimate`."""
+    """Return different ways to split all layers, the most promising first; see :class:`.estimate.Estimate`."""
     estimate, found = Estimate(network, executed), {}
     for first in (Split.ROWS, Split.CHANNELS):
         splits = _improved(estimate, [_nearest(estimate, index, first) for index in range(len(network.graph.layers))])
@@ -46,12 +47,12 @@ def _possible(estimate: Estimate, index: int, split: Split) -> Parts:
 
 
 def _nearest(estimate: Estimate, index: int, split: Split) -> Split:
-    """A split, if a layer can have it, else none."""
+    """Return a split if the layer can have it, else ``Split.ONE``."""
     return split if estimate.parts(index, split) else Split.ONE
 
 
 def _improved(estimate: Estimate, splits: list[Split]) -> tuple[Split, ...]:
-    """Splits of all layers, changed as long as that saves cycles."""
+    """Return splits of all layers, improved as long as a change saves cycles."""
     best = estimate.cycles(splits)
     for _ in range(_ROUNDS):
         before = best
@@ -65,7 +66,8 @@ def _improved(estimate: Estimate, splits: list[Split]) -> tuple[Split, ...]:
 
 
 def _changes(estimate: Estimate, splits: list[Split]) -> Iterator[list[Split]]:
-    """Other splits of a run of layers, or of all from one on; each on top of what ``splits`` are by then."""
+    """Yield other splits of a run of layers, or of all layers from one on, each from the present contents of
+    ``splits``."""
     count = len(splits)
     for start in range(count):
         for stop in sorted({min(start + length, count) for length in _RUNS} | {count}):
@@ -75,26 +77,27 @@ def _changes(estimate: Estimate, splits: list[Split]) -> Iterator[list[Split]]:
                     yield [*splits[:start], *changed, *splits[stop:]]
 
 
-# Meetings: proof that no core waits for ever for another one, and that none reads what another one is yet to store.
+# The deadlock check of several cores, and the check that no core reads bytes before another core has stored them.
 
 
 def check_meetings(plans: Sequence[Scheduled]) -> None:
-    """All cores come to their end, see :func:`.tokens.rehearse`, and none reads what another one is yet to store."""
+    """Check that all cores reach their end, see :func:`.tokens.rehearse`, and that none reads bytes before they are
+    stored."""
     rehearse(plans)
     check_arena(plans)
 
 
 def check_arena(plans: Sequence[Scheduled]) -> None:
-    """Where one core stores bytes that another one stores or loads, before or after, there is a barrier between both.
+    """Check that a barrier separates a core's stores from other cores' stores and loads of the same bytes.
 
-    All cores meet at every barrier, so what lies between two of them is an epoch, and what stands in one may happen in
-    any order.
+    All cores take part in every barrier. The commands between two barriers are an epoch, and those of different cores
+    may be executed in any order within it.
     """
     size, cores = plans[0].external_bytes, range(len(plans))
     counts = {sum(command.opcode is Opcode.BARRIER for command in plan.commands) for plan in plans}
     assert len(counts) == 1, f"cores with {counts} barriers"
     touched = [[*_epochs(plan)] for plan in plans]
-    #: The last core that has stored each byte, and in which epoch; in which epoch each core has loaded it last.
+    #: The last core that has stored each byte, and the epoch of that; the epoch in which each core has loaded it last.
     writer, written = np.full(size, -1), np.full(size, -1)
     loaded = np.full((len(plans), size), -1)
     for epoch in range(counts.pop() + 1):
@@ -111,7 +114,7 @@ def check_arena(plans: Sequence[Scheduled]) -> None:
 
 
 def _epochs(plan: Scheduled) -> Iterator[dict[Opcode, list[Addresses]]]:
-    """What a core loads and stores of the tensors in the arena, from each barrier to the next."""
+    """Yield the addresses that a core loads and stores of tensors in the arena, for each epoch."""
     epoch: dict[Opcode, list[Addresses]] = {Opcode.LOAD: [], Opcode.STORE: []}
     for command in plan.queue(Queue.DMA):
         match command.fields:
@@ -130,12 +133,12 @@ def _epochs(plan: Scheduled) -> Iterator[dict[Opcode, list[Addresses]]]:
 
 
 def check_weights_known(network: Network) -> None:
-    """Refuse a network of which one core would have to load as weights what others have computed.
+    """Refuse a network in which a core would load as weights the results of other cores.
 
     Raises
     ------
     CompileError
-        With the layer.
+        With the name of the layer.
     """
     for layer in network.graph.layers:
         if layer.weight_place is not None:
@@ -145,20 +148,21 @@ def check_weights_known(network: Network) -> None:
 
 
 def on_one(network: Network) -> list[Parts]:
-    """All layers on the first core."""
+    """Return the parts that compute all layers on the first core."""
     cores = network.config.cores
     return [whole_on_one(network.graph, layer, cores) for layer in network.graph.layers]
 
 
 def plan_parts(network: Network, parts: Sequence[Parts]) -> tuple[tuple[Computing, ...], dict[str, int]]:
-    """The plans of all cores, up to their COMPUTE commands, and the addresses of the network's tensors in the arena.
+    """Return the plans of all cores, up to their COMPUTE commands, and the addresses of the network's tensors in the
+    arena.
 
     Parameters
     ----------
     network : Network
-        Rewritten, of layers that :func:`check_weights_known` accepts.
+        A rewritten network, accepted by :func:`check_weights_known`.
     parts : sequence of Parts
-        Of each of its layers.
+        Parts of each of its layers.
 
     Raises
     ------
@@ -176,7 +180,7 @@ def plan_parts(network: Network, parts: Sequence[Parts]) -> tuple[tuple[Computin
 
 
 def local_networks(network: Network, parts: Sequence[Parts]) -> list[Network]:
-    """What each core has of the network, for the passes to work on."""
+    """Return each core's part of the network as a network of its own, for the passes."""
     alike = [layer for layer in network.graph.layers if planned_lowering(network, layer).has_one_pitch]
     return [
         dataclasses.replace(

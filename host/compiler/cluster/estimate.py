@@ -1,6 +1,6 @@
-"""Estimate: about how many cycles an inference takes, by which parts of its layers the cores compute.
+"""An estimate of the cycles of an inference for given splits of its layers among cores.
 
-It need not be right, but tell which of many ways to split a network are worth a plan.
+It need not be exact; it selects the splits, of many, that are worth a whole plan.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ..operation import Operation
 from ..plan import Executed
 from .split import Parts, Split, part_of, parts_of
 
-#: Cycles from the end of a layer to the begin of the next, where they exchange something, beside what that takes on the
-#: bus: a STORE, a barrier, a LOAD, and the commands and tokens of these.
+#: Cycles between two layers with an exchange, beside its transfers on the bus: latencies of a STORE, a barrier and a
+#: LOAD, with their commands and tokens.
 _MEETING = OVERHEADS.write_latency + OVERHEADS.read_latency + 60
 
-#: Cycles that the run of a pixel takes beside its beats, where not all of its channels are moved.
+#: Cycles of a run beside its beats; there is a run for each pixel where not all of its channels are moved.
 _RUN = 6
-#: The share of the feature memory in which an input has room beside blocks of an output.
+#: The share of the feature memory that an input may fill beside blocks of an output.
 _STAYS = 0.85
-#: How much longer a core's transfers take than their beats, where it loads and stores in turn.
+#: Factor from the beats of a core's transfers to their cycles, where it loads and stores alternately.
 _TURNS = 1.3
 
 
@@ -37,22 +37,22 @@ class Estimate:
     Parameters
     ----------
     network : Network
-        The whole network, all layers of it.
+        The whole network, with all layers.
     executed : Executed
-        The same as one core would execute it: without layers that copy nothing.
+        The same network as one core would execute it, without layers that copy nothing.
 
     Attributes
     ----------
     parts : callable
-        What each core computes of a layer's output, by the layer's number and its split; None where it cannot be split
-        so.
+        Function of a layer's number and a split that returns the part of the layer's output that each core computes;
+        None where the layer cannot have the split.
     """
 
     def __init__(self, network: Network, executed: Executed):
         self.graph, self.config = network.graph, network.config
         self.cores = range(self.config.cores)
         self.beat = self.config.axi.data_bytes
-        # The same is asked for of many splits.
+        # Results are cached, as many splits of the network have layers in common.
         self.parts: Callable[[int, Split], Parts | None] = functools.cache(self._parts)
         self._needed: Callable[[int, Split, int], list[Region]] = functools.cache(self._read)
         self._computing: Callable[[int, Split], int] = functools.cache(self._computed)
@@ -67,20 +67,20 @@ class Estimate:
         ]
 
     def _unit(self, operation: Operation | None) -> int:
-        """Channels of the output that are computed together: fewer would cost as much."""
+        """Return the channels of the output that are computed together; fewer would take as many cycles."""
         return operation.tile_channels if operation and operation.tiles > 1 else max(self.config.array.lanes, 8)
 
     def _parts(self, index: int, split: Split) -> Parts | None:
-        """What each core computes of a layer's output, see :func:`.split.parts_of`."""
+        """Return the part of a layer's output that each core computes, see :func:`.split.parts_of`."""
         return parts_of(self.graph, self.graph.layers[index], split, len(self.cores), self.units[index])
 
     def _read(self, index: int, split: Split, core: int) -> list[Region]:
-        """What a core's part of a layer reads of each input; nothing where it has none."""
+        """Return the region of each input that a core's part of a layer reads; none where it has no part."""
         part = self.parts(index, split)[core]
         return part_of(self.graph, self.graph.layers[index], part)[1] if part else []
 
     def _computed(self, index: int, split: Split) -> int:
-        """Cycles of the array of the core that has most of a layer."""
+        """Return the array cycles of the core with the largest part of a layer."""
         operation, parts = self.operations[index], self.parts(index, split)
         if operation is None:
             return 0
@@ -94,12 +94,12 @@ class Estimate:
         return max(cycles)
 
     def cycles(self, splits: Sequence[Split]) -> float:
-        """Cycles of an inference.
+        """Return the estimated cycles of an inference.
 
         Parameters
         ----------
         splits : sequence of Split
-            For each layer one that is possible.
+            A possible split for each layer.
         """
         layers = self.graph.layers
         own = {layer.output: self.parts(index, splits[index]) for index, layer in enumerate(layers)}
@@ -125,7 +125,7 @@ class Estimate:
         return total
 
     def _spilled(self, splits: Sequence[Split], own: dict[str, Parts]) -> set[str]:
-        """Tensors that do not fit the feature memory of some core, beside what they are computed of."""
+        """Return the tensors that do not fit the feature memory of some core together with a layer's other tensors."""
         found: set[str] = set()
         for index, layer in enumerate(self.graph.layers):
             for core in self.cores:
@@ -140,7 +140,7 @@ class Estimate:
         return found
 
     def _weights(self, splits: Sequence[Split], core: int) -> bool:
-        """Whether a core's weights are more than its memory holds."""
+        """Return whether a core's weights exceed its weight memory."""
         size = sum(self._weight_bytes(index, split, core) for index, split in enumerate(splits))
         return size > self.config.memory.weight_bytes
 
@@ -152,7 +152,7 @@ class Estimate:
     def _moving(
         self, index: int, split: Split, core: int, spilled: set[str], own: dict[str, Parts], *, is_streamed: bool
     ) -> float:
-        """Bus cycles of what a core's part of a layer reads and writes in external memory."""
+        """Return the bus cycles of the external reads and writes of a core's part of a layer."""
         layer, memory = self.graph.layers[index], self.config.memory
         needed = dict(zip(layer.inputs, self._needed(index, split, core), strict=False))
         part = own[layer.output][core]
@@ -166,7 +166,8 @@ class Estimate:
         weights = self._weight_bytes(index, split, core)
         if not is_streamed:
             return reading + writing
-        # Either every part of the map loads the weights again, or every block of channels the map, unless that stays.
+        # Either every part of the map loads the weights again, or every block of channels loads the map again, unless
+        # the map is resident.
         size = sum(self._bytes(name, region) for name, region in needed.items())
         pieces = math.ceil(2 * (size + self._bytes(layer.output, part)) / memory.feature_bytes)
         blocks = math.ceil(8 * weights / memory.weight_bytes)
@@ -176,7 +177,7 @@ class Estimate:
         return reading + writing + weights / self.beat + again
 
     def _exchange(self, tensor: Tensor, own: Parts, reads: list[Region | None]) -> float:
-        """Cycles in which no core computes, because of what they give one another of a tensor."""
+        """Return the cycles in which no core computes because of the exchange of a tensor."""
         storing, loading = [0.0 for _ in self.cores], 0.0
         for giver in self.cores:
             given = [
@@ -193,7 +194,7 @@ class Estimate:
         return self._transfer(tensor, region, stored_run_cycles)
 
     def _transfer(self, tensor: Tensor, region: Region, cycles_of_run: Callable[[Config, int], int]) -> float:
-        """Bus cycles of a region: one stretch of bytes, or a run for each pixel."""
+        """Return the bus cycles of a region: one stretch of bytes, or a run for each pixel."""
         pixels, size = len(region.rows) * tensor.shape[1], len(region.channels) * tensor.bits / 8
         if len(region.channels) == tensor.shape[2]:
             return pixels * size / self.beat

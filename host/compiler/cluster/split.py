@@ -1,4 +1,4 @@
-"""Splits: which part of a layer's output each core computes, and what of the inputs it needs for that."""
+"""Splits of layers: the part of a layer's output that each core computes, and the regions of inputs that it needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..plan import Plan, Scheduled
 
 
 class Split(enum.Enum):
-    """What of a layer's output the cores have a part of each."""
+    """The axis of a layer's output that is divided among cores."""
 
     #: One core computes all of it.
     ONE = enum.auto()
@@ -25,12 +25,12 @@ class Split(enum.Enum):
     CHANNELS = enum.auto()
 
 
-#: What each core computes of an output; None of a core that has no part.
+#: The region of an output that each core computes; None for a core without a part.
 Parts = tuple[Region | None, ...]
 
 
 def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) -> Parts | None:
-    """What each core computes of a layer's output; None where the layer cannot be split so.
+    """Return the region of a layer's output that each core computes; None where the layer cannot be split so.
 
     Parameters
     ----------
@@ -39,13 +39,13 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
     split : Split
     cores : int
     unit : int
-        Channels that stay together.
+        Number of channels that are not divided.
     """
     if split is Split.ONE:
         return whole_on_one(graph, layer, cores)
     whole = Excerpt.all_of(graph.tensors[layer.output]).region
     if split is Split.ROWS:
-        # Rows that have the same window stay together.
+        # Rows with the same window are not divided.
         shares = evenly(len(whole.rows), cores, layer.window.up[0])
         parts = [Region(rows, whole.channels) if rows else None for rows in shares]
     else:
@@ -57,12 +57,12 @@ def parts_of(graph: Graph, layer: Layer, split: Split, cores: int, unit: int) ->
 
 
 def whole_on_one(graph: Graph, layer: Layer, cores: int) -> Parts:
-    """All of a layer's output on the first core."""
+    """Return parts that compute a layer's whole output on the first core."""
     return (Excerpt.all_of(graph.tensors[layer.output]).region, *(None,) * (cores - 1))
 
 
 def split_of(parts: Parts) -> Split:
-    """What cores have a part of each, where they have these."""
+    """Return the split that has these parts."""
     first, second, *_ = parts
     if first is None or second is None:
         return Split.ONE
@@ -70,7 +70,7 @@ def split_of(parts: Parts) -> Split:
 
 
 def evenly(count: int, cores: int, unit: int = 1) -> list[range]:
-    """``range(count)`` in a part for each core, as even as whole units allow, the larger ones first."""
+    """Return ``range(count)`` in a part for each core, as even as whole units allow, the larger ones first."""
     units = -(-count // unit)
     sizes = [units // cores + (core < units % cores) for core in range(cores)]
     edges = [min(edge * unit, count) for edge in itertools.accumulate(sizes, initial=0)]
@@ -78,9 +78,9 @@ def evenly(count: int, cores: int, unit: int = 1) -> list[range]:
 
 
 def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, list[Region]] | None:
-    """The layer that computes some of a layer's output, and the region that it needs of each input.
+    """Return the layer that computes a region of a layer's output, and the region that it needs of each input.
 
-    None where the layer cannot be taken apart so, or where the part is computed of nothing but padding.
+    None where the layer cannot be divided so, or where the region is computed from padding only.
     """
     target, sources = graph.tensors[layer.output], [graph.tensors[name] for name in layer.inputs]
     rows = [range(source.shape[0]) for source in sources]
@@ -105,11 +105,11 @@ def part_of(graph: Graph, layer: Layer, region: Region) -> tuple[Layer, list[Reg
 
 
 def _edges(region: Region, tensor: Tensor) -> list[int]:
-    """Channels at which a region begins, or ends before the tensor does."""
+    """Return the channels at which a region begins, or ends before the tensor does."""
     return [edge for edge in (region.channels.start, region.channels.stop) if edge < tensor.shape[2]]
 
 
-# Local graphs: what each core computes of a network, as a graph of its own, and what the cores give one another.
+# Local graphs: each core's part of a network as a graph of its own, with the exchanges of regions between cores.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,19 +123,19 @@ class Local:
 
 
 def local_graphs(graph: Graph, parts: Sequence[Parts], alike: Iterable[Layer]) -> list[Local]:
-    """The part of each core.
+    """Return the part of each core.
 
-    A layer's inputs in it have exactly the rows and channels that the layer needs. What a core computes or needs of a
-    tensor lies side by side in one tensor, of which these are views.
+    A layer's inputs in it have exactly the rows and channels that the layer needs. All regions of a tensor that a core
+    computes or needs are views of one tensor that spans them.
 
     Parameters
     ----------
     graph : Graph
-        The network's.
+        The network's graph.
     parts : sequence of Parts
-        Of the output of each layer.
+        Parts of the output of each layer.
     alike : iterable of Layer
-        Those whose inputs must have their pixels equally far apart.
+        Layers whose inputs must have equal distances of pixels.
     """
     cores = range(len(parts[0]))
     computed = {layer.output: of_layer for layer, of_layer in zip(graph.layers, parts, strict=True)}
@@ -159,13 +159,13 @@ def _meet(one: Region | None, other: Region | None) -> Region | None:
 
 
 def _distinct(regions: Iterable[Region | None]) -> tuple[Region, ...]:
-    """Each region once, without those that lie in others."""
+    """Return each region once, without those within others."""
     found = [*dict.fromkeys(region for region in regions if region)]
     return tuple(one for one in found if not any(other != one and other.holds(one) for other in found))
 
 
 class _Names:
-    """What parts of tensors are called: the same on every core, and as no tensor of the network."""
+    """Names of parts of tensors: the same on every core, and different from those of the network's tensors."""
 
     def __init__(self, graph: Graph):
         self._taken = {*graph.tensors}
@@ -186,7 +186,7 @@ class _Core:
     def __init__(self, graph: Graph, core: int, computed: dict[str, Parts], alike: Iterable[Layer], names: _Names):
         self.graph, self.names = graph, names
         self.own = {name: own for name, parts in computed.items() if (own := parts[core])}
-        #: The layers that the core has a part of, and the region of each input.
+        #: The core's parts of layers, each with the region of each input.
         self.layers: list[tuple[Layer, list[Region]]] = []
         self.reads: dict[str, list[Region]] = {}
         for layer in graph.layers:
@@ -204,7 +204,7 @@ class _Core:
         self._level([layer.inputs for layer in alike if layer.output in self.own])
 
     def _regions(self, name: str) -> list[Region]:
-        """What the core reads and computes of a tensor."""
+        """Return the regions of a tensor that the core reads and computes."""
         return [*self.reads.get(name, ()), *([self.own[name]] if name in self.own else ())]
 
     def _level(self, operands: list[tuple[str, ...]]) -> None:
@@ -219,17 +219,17 @@ class _Core:
                     self.whole[name] = Region(self.whole[name].rows, channels)
 
     def needed(self, name: str) -> Region | None:
-        """What its layers read of a tensor."""
+        """Return the region of a tensor that its layers read."""
         regions = self.reads.get(name)
         return functools.reduce(Region.join, regions) if regions else None
 
     def earlier(self, name: str) -> frozenset[str]:
-        """What its layers before that of a tensor compute."""
+        """Return the tensors that the core computes before a tensor."""
         outputs = [layer.output for layer in self.graph.layers]
         return frozenset(outputs[: outputs.index(name)]) & self.own.keys()
 
     def local(self, exchanges: dict[str, Exchange]) -> Local:
-        """The core's part of the network."""
+        """Return the core's part of the network."""
         graph = self.graph
         for name, whole in self.whole.items():
             root = self._add(name, whole)
@@ -249,7 +249,8 @@ class _Core:
         return Local(local, self.views, self.excerpts, exchanges)
 
     def _name(self, name: str, region: Region) -> str:
-        """What the core computes of a tensor has the tensor's name; other parts say what they are."""
+        """Return the name of a region: the tensor's own for the region that the core computes, else one with its
+        bounds."""
         if region == self.own.get(name, Excerpt.all_of(self.graph.tensors[name]).region):
             return name
         return self.names.of(name, region)
@@ -262,29 +263,30 @@ class _Core:
 
     def _put(self, local: str, tensor: Tensor, region: Region, *, is_verified: bool = True) -> None:
         shape = len(region.rows), tensor.shape[1], len(region.channels)
-        # What is computed is verified; what others have computed is so where they have.
+        # A core's results are verified; regions that other cores compute are verified there.
         views = tensor.views if is_verified else ()
         self.tensors[local] = dataclasses.replace(tensor, name=local, shape=shape, views=views)
         self.excerpts[local] = Excerpt(tensor, region)
 
 
-# By sample: every core has samples of its own, and all the weights.
+# By sample, every core has samples of its own, and all weights.
 
 
 def of_samples(plan: Plan) -> list[Scheduled]:
-    """The same plan for every core, with tensors in places of its own in the arena; constants are there once.
+    """Return the plan for every core, with tensors at addresses of its own in the arena; constants are there once.
 
     Parameters
     ----------
     plan : Plan
-        Of one core.
+        The plan of one core.
     """
     cores = plan.config.cores
     return [_moved(plan, number, cores) for number in range(cores)]
 
 
 def _moved(plan: Plan, number: int, cores: int) -> Scheduled:
-    """The plan of one of the cores: tensors of all cores lie one after the other, then what is streamed."""
+    """Return the plan of one of the cores: the arena holds the tensors of all cores, and then the streamed
+    constants."""
     tensors, streamed = number * plan.external_bytes, (cores - 1) * plan.external_bytes
     moved = {command: _copy(command, tensors, streamed, plan.external_bytes) for command in plan.commands}
     return dataclasses.replace(

@@ -1,1 +1,1 @@
-"""Where tensors lie in the memories, whole or in parts."""
+"""The memory planner: allocation of tensors and constants, whole or in parts."""

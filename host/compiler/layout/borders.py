@@ -1,8 +1,8 @@
-"""Borders: give each tensor room for the largest border that one of its consumers reads, filled with its zero point.
+"""Padding: each tensor gets room for the largest border that one of its consumers reads, filled with its zero point.
 
-A max pooling would need the least code there instead. It reads no border: it runs in border classes, see
-:mod:`.border_classes`. A binary tensor has no zero point: its border is +1 where all consumers want that, and else -1,
-for which :mod:`.functions` corrects.
+A max pooling would need the least code there instead. It reads no border, but runs in border classes, see
+:func:`~lutterfly.host.compiler.lower.windows.border_classes`. A binary tensor has no zero point: its border is +1 where
+all consumers want that, and else -1, which the lowering of binary layers corrects for.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .placement import extent, lifetimes, place
 
 
 def _reach_of(plan: Network, layer: Layer, place: int) -> Reach:
-    """How far a layer reads beyond one of its inputs."""
+    """Return how far a layer reads beyond one of its inputs."""
     if not planned_lowering(plan, layer).reads_border:
         return Reach()
     return layer.window_of(place).reach(*plan.graph.tensors[layer.fetched[place]].shape[:2])
 
 
 def plan_borders(plan: Network) -> LaidOut:
-    """Choose the layout of every tensor that lies in the feature memory."""
+    """Choose the layout of every tensor in the feature memory."""
     tensors, inputs, storages = plan.graph.tensors, _inputs(plan), dict[str, Storage]()
     for name in plan.roots:
         height, width, channels = tensors[name].shape
         readers = [layer for layer, _ in inputs[name]]
-        # A view that does not begin where the tensor does has no border there that is read.
+        # No border is read at a view that does not begin where the tensor does.
         reaches = [_reach_of(plan, layer, place) for layer, place in inputs[name]]
         top, left, bottom, right = (
             max((getattr(need, side) for need in reaches), default=0) for side in ("top", "left", "bottom", "right")
@@ -58,7 +58,7 @@ def plan_borders(plan: Network) -> LaidOut:
 
 
 def _inputs(plan: Network) -> defaultdict[str, list[tuple[Layer, int]]]:
-    """Of each tensor that is no view: the layers that read it or a view of it, and as which of their inputs."""
+    """Return, for each tensor that is no view, the layers that read it or a view of it, with the index of the input."""
     found = defaultdict(list)
     for layer in plan.graph.layers:
         for number, source in enumerate(layer.fetched):
@@ -67,7 +67,7 @@ def _inputs(plan: Network) -> defaultdict[str, list[tuple[Layer, int]]]:
 
 
 def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
-    """What the border of a tensor holds, as int8."""
+    """Return the int8 code in the border of a tensor."""
     if tensor.bits != BINARY_BITS:
         return tensor.zero_point
     wanted = {layer.binary_border for layer in readers} - {None}
@@ -75,14 +75,14 @@ def border_byte(tensor: Tensor, readers: Sequence[Layer]) -> int:
 
 
 def with_views(plan: Network, storages: Mapping[str, Storage]) -> dict[str, Storage]:
-    """The storages of tensors that are no views, and where every view lies in its tensor."""
+    """Return the storages of tensors that are no views, and those of every view within its tensor."""
     places = {name: plan.place_of(name) for name in plan.views}
     views = {name: storages[place.tensor].view(place, plan.graph.tensors[name].shape) for name, place in places.items()}
     return {**storages, **views}
 
 
 def _align_operands(plan: Network, storages: dict[str, Storage]) -> None:
-    """Give inputs that one pitch leads through rows that are equally far apart."""
+    """Give inputs that are read with one pitch equal distances of rows."""
     operands = [
         [*map(plan.root, layer.fetched)] for layer in plan.graph.layers if planned_lowering(plan, layer).has_one_pitch
     ]
@@ -98,7 +98,7 @@ def _align_operands(plan: Network, storages: dict[str, Storage]) -> None:
 
 
 def check_borders(plan: LaidOut) -> None:
-    """Every window lies within its input's storage."""
+    """Check that every window lies within its input's storage."""
     for layer in plan.graph.layers:
         storage, shape = plan.storages[layer.input], plan.graph.tensors[layer.input].shape
         need = _reach_of(plan, layer, 0)
@@ -108,13 +108,13 @@ def check_borders(plan: LaidOut) -> None:
         assert plan.graph.tensors[layer.output].shape[:2] == tuple(expected), layer.name
 
 
-# Folds: how many source rows a stored row of the network's input interleaves.
+# Folds: the number of source rows that a stored row of the network's input interleaves.
 #
-# The DMA writes the input's layout anyway. Where a window's rows lie side by side, fewer words cover it.
+# The DMA can write any layout of the input. Where a window's rows are side by side, fewer words cover it.
 
 
 def fold_storage(window: Window, source: Tensor, rows: int) -> Storage:
-    """The layout of what these windows read with ``rows`` source rows in a stored row."""
+    """Return the layout of the input of these windows with ``rows`` source rows in a stored row."""
     height, width, channels = source.shape
     need = window.reach(height, width)
     stored_rows_per_window = -(-window.kernel[0] // rows)
@@ -138,7 +138,8 @@ def fold_storage(window: Window, source: Tensor, rows: int) -> Storage:
 
 
 def source_rows(storage: Storage, height: int) -> np.ndarray:
-    """Source row of each fold: int64[stored rows, folds], -1 where it lies beyond the ``height`` source rows."""
+    """Return the source row of each fold: int64[stored rows, folds], -1 where it is beyond the ``height`` source
+    rows."""
     fold = storage.fold or Fold(1, 1, 1, 0)
     stored = np.arange(storage.row, storage.row + storage.height)
     row = stored[:, None] * fold.step + np.arange(fold.rows) * fold.dilation - fold.top
@@ -146,7 +147,7 @@ def source_rows(storage: Storage, height: int) -> np.ndarray:
 
 
 def load_estimate(storage: Storage, source: Tensor, config: Config) -> int:
-    """Cycles to load an input into ``storage``: the DMA writes one piece, or one beat of it, a cycle."""
+    """Return the cycles to load an input into ``storage``: the DMA writes one piece, or one beat of it, a cycle."""
     height, width, _ = source.shape
     beat = config.axi.data_bytes
     if storage.fold is None:
@@ -156,9 +157,10 @@ def load_estimate(storage: Storage, source: Tensor, config: Config) -> int:
 
 
 def head_start(plan: LaidOut, operation: Operation) -> int:
-    """Cycles by which the first layer is done sooner if it begins while its input arrives; of other layers none.
+    """Return the cycles that the first layer saves if it begins while its input arrives; zero for other layers.
 
-    It cannot where it has constants that are loaded in every inference: each group of rows would load them again.
+    It cannot begin early if it has constants that are loaded in every inference: each group of rows would load them
+    again.
     """
     layer = operation.layer
     if operation.index != 0 or layer.input not in plan.graph.inputs:
@@ -170,7 +172,7 @@ def head_start(plan: LaidOut, operation: Operation) -> int:
 
 
 def fold_choices(plan: LaidOut, name: str) -> list[Storage]:
-    """Layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
+    """Return layouts of a tensor with rows folded and without, the fastest first; none where it cannot be folded."""
     if name not in plan.graph.inputs or name in plan.graph.outputs:
         return []
     if any(name == place.tensor for place in plan.views.values()):
@@ -188,14 +190,14 @@ def fold_choices(plan: LaidOut, name: str) -> list[Storage]:
         operation = planned_lowering(plan, layer).make(plan, index, (storage,), target)
         if index == 0:
             return row_groups(plan, operation, loading)[0], loading
-        # It arrives while other layers are computed.
+        # This input arrives while other layers are computed.
         return max(loading, operation.cycles(height, width, range(operation.tiles))), loading
 
     return sorted(choices, key=cost)
 
 
 def plan_folds(plan: LaidOut) -> LaidOut:
-    """Fold each input in height as far as its layer is done sooner for it, and as the memory holds it."""
+    """Fold each input in height as far as that makes its layer faster and as the memory has room."""
     for name in plan.graph.inputs:
         folded = (
             dataclasses.replace(plan, storages={**plan.storages, name: choice}) for choice in fold_choices(plan, name)
@@ -204,21 +206,22 @@ def plan_folds(plan: LaidOut) -> LaidOut:
     return plan
 
 
-# Views: channels that are put side by side are written side by side, and channels that are taken apart are read so.
+# Views replace copies: layers write their channels side by side instead of a concatenation, and read channels of a
+# tensor instead of a slice.
 
 
 def plan_views(plan: Network) -> Network:
-    """Choose which tensors are views of others, and leave out the layers that have nothing to copy then.
+    """Choose the tensors that are views of others, and leave out the layers that then have nothing to copy.
 
-    A copy is kept where a view would cost more cycles than the copy (a convolution reads more words where the pixels
-    lie further apart) or more memory than there is, where both operands of an addition must lie alike, and for inputs
+    A copy is kept where a view would cost more cycles than the copy (a convolution reads more words where pixels are
+    further apart) or more memory than there is, where both operands of an addition need equal layouts, and for inputs
     and outputs of the network, which the DMA moves in runs. A network whose tensors do not all fit has no views.
     """
     best = _trial(plan, {})
     assert best is not None, "views that the plan began with are not possible"
     cycles = _cycles(best)
     if _fits(best):
-        # The last concatenation first: what it holds may be what an earlier one joins, in the same order.
+        # The last concatenation comes first, as its output may contain that of an earlier one, in the same order.
         for layer in reversed(best.graph.layers):
             for more in layer.view_choices(best.graph.layers, best.graph.tensors, best.place_of):
                 if more.keys() <= best.views.keys():
@@ -234,7 +237,7 @@ def plan_views(plan: Network) -> Network:
 
 
 def _trial(plan: Network, more: Views) -> LaidOut | None:
-    """The same plan with more views, if these are possible."""
+    """Return the plan with more views, if these are possible."""
     trial = dataclasses.replace(plan, views=more | plan.views)
     if not _is_sound(trial, more.keys() - plan.views.keys()):
         return None
@@ -243,8 +246,8 @@ def _trial(plan: Network, more: Views) -> LaidOut | None:
 
 
 def _is_sound(plan: Network, chosen: Set[str]) -> bool:
-    """Whether every view leads to a tensor that is none, in whose border the same code is, and none is ``chosen`` that
-    the DMA moves."""
+    """Return whether every view lies in a tensor that is no view and has the same border code, and none that is
+    ``chosen`` is moved by the DMA."""
     graph = plan.graph
     moved = {*graph.inputs, *graph.outputs, *plan.matrices, *(name for name in chosen if plan.exchange_of(name))}
     if not moved.isdisjoint(chosen):
@@ -262,7 +265,7 @@ def _is_sound(plan: Network, chosen: Set[str]) -> bool:
 
 
 def _lie_alike(plan: LaidOut) -> bool:
-    """Whether inputs that one pitch leads through have their pixels equally far apart."""
+    """Return whether inputs that are read with one pitch have equal distances of pixels."""
     operands = (
         [plan.storages[name].pixel_pitch for name in layer.fetched]
         for layer in plan.graph.layers
@@ -278,14 +281,15 @@ def _fits(plan: LaidOut) -> bool:
 
 
 def _cost(cycles: list[float]) -> tuple[int, float]:
-    """What views are chosen by: first that everything can be executed."""
+    """Return the cost by which views are chosen; a plan that cannot be executed costs infinitely much."""
     return cycles.count(math.inf), sum(count for count in cycles if count < math.inf)
 
 
 def _cycles(plan: LaidOut, before: LaidOut | None = None, known: Sequence[float] = ()) -> list[float]:
-    """Array cycles of each layer; ``known`` are those of the plan ``before``, where nothing has changed.
+    """Return the array cycles of each layer; ``known`` are those of the plan ``before``, which are reused where nothing
+    has changed.
 
-    Infinitely many where an engine is missing: what is to be copied may yet become a view.
+    They are infinite where an engine is missing, as the copy may yet become a view.
     """
     cycles: list[float] = []
     for index, layer in enumerate(plan.graph.layers):

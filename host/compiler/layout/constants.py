@@ -1,8 +1,9 @@
-"""Segments: which output tiles' weights and parameters stay in their memories, and which are loaded in every inference.
+"""Allocation of constants: those that are resident in their memories, and those that every inference loads again.
 
-What does not fit is streamed through a ring in the rest of the memory while the array works on other tiles. Pieces that
-the ring takes two of leave most room for what stays; and they are chosen as evenly over the inference as the bus needs
-time for them, those that would be loaded least often first.
+The weights and parameters of a layer are divided into segments of output tiles. Segments that do not fit are streamed
+through a ring in the rest of the memory while the array works on other tiles. The ring holds two pieces, which leaves
+most room for resident ones. Streamed pieces are chosen as evenly over the inference as the bus has time for them, those
+that are loaded least often first.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from .borders import head_start
 from .cuts import Geometry, ranges
 from .placement import aligned
 
-#: Cycles that one more job and one more LOAD cost.
+#: Cycles of another job and another LOAD.
 _JOB = 24
-#: The memories whose constants come and go tile by tile as needed.
+#: The memories whose constants may be streamed tile by tile.
 TILED = (LocalMemory.WEIGHT, LocalMemory.PARAMETER)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What may be streamed.
+    """A piece of constants that may be streamed.
 
     Attributes
     ----------
     size : int
-        Units of its memory.
+        Size in units of its memory.
     loads : int
-        How often it is loaded in an inference, if it is streamed.
+        Number of loads in an inference, if it is streamed.
     load : int
-        Bus cycles of each time, with those that the first layer begins later for it.
+        Bus cycles of each load, plus the cycles by which the first layer begins later for it.
     time : int
         Array cycles in an inference that use it.
     """
@@ -59,12 +60,12 @@ class Item:
 
 
 def plan_segments(plan: Placed) -> Segmented:
-    """Choose what is streamed of the weights and of the parameters.
+    """Choose the segments of weights and of parameters that are streamed.
 
     Raises
     ------
     CompileError
-        If one tile's exceed their memory, beside those that all tiles of a layer share.
+        If the constants of one tile exceed their memory, together with those that all tiles of a layer share.
     """
     segments = {memory: _segments(plan, memory) for memory in TILED}
     segments[LocalMemory.LIST] = _apart(plan, LocalMemory.LIST, list_share(plan.config))
@@ -73,7 +74,7 @@ def plan_segments(plan: Placed) -> Segmented:
 
 
 def choose_streamed(items: Sequence[Item], excess: int) -> tuple[list[bool], float]:
-    """Choose items of ``excess`` units in all, at least, at an even pace.
+    """Choose items of at least ``excess`` units in all, at an even pace.
 
     The bus earns credit while the array works on an item, and an item is streamed when there is enough credit for it.
     The pace is the least that streams enough.
@@ -106,7 +107,7 @@ def _paced(items: Sequence[Item], pace: float) -> list[bool]:
 
 
 def load_cycles(config: Config, memory: LocalMemory, units: int) -> int:
-    """Bus cycles to load so many units of a memory."""
+    """Return the bus cycles to load so many units of a memory."""
     return -(-units * unit_bytes(config, memory) // config.axi.data_bytes) + OVERHEADS.read_latency
 
 
@@ -122,12 +123,12 @@ def _segments(plan: Placed, memory: LocalMemory) -> dict[int, list[Segment]]:
     }
     if sum(map(len, images)) <= plan.config.size_bytes(memory) or not tile_units:
         return whole
-    # Images that have no tiles of their own stay.
+    # Images without tiles of their own are resident.
     fixed = sum(len(image) for image, constant in images.items() if not constant.tile_bytes)
     fixed //= unit_bytes(plan.config, memory)
     best, least = None, 0.0
     size = 1 << max(room.bit_length() - 9, 0)
-    # The ring takes two pieces. If it must, it takes one, which is loaded while the array waits.
+    # The ring holds two pieces. If there is room for one only, it is loaded while the array waits.
     while 2 * size <= room or (best is None and size <= room):
         pieces = {index: _pieces(plan, index, units, size) for index, units in tile_units.items()}
         items = {
@@ -135,7 +136,7 @@ def _segments(plan: Placed, memory: LocalMemory) -> dict[int, list[Segment]]:
             for index in tile_units
             for tiles in pieces[index]
         }
-        # What is known at run time only is always streamed, the rest as far as it must be.
+        # Constants that are known at run time only are always streamed, others only if they must be.
         always = {place: item for place, item in items.items() if place[0] in stored}
         movable = {place: item for place, item in items.items() if item.size <= size and place not in always}
         left = room - min(2 * size, room) - fixed
@@ -145,7 +146,7 @@ def _segments(plan: Placed, memory: LocalMemory) -> dict[int, list[Segment]]:
             chosen, pace = choose_streamed([*movable.values()], excess)
             streamed = {place for place, is_chosen in zip(movable, chosen, strict=True) if is_chosen} | always.keys()
             cycles = _estimate([items[place] for place in streamed], pace, sum(item.time for item in items.values()))
-            # The first piece of a layer comes while the one before may need the bus itself.
+            # The first piece of a layer comes while the layer before may need the bus itself.
             slowest: dict[int, int] = {}
             for place in streamed:
                 slowest[place[0]] = max(slowest.get(place[0], 0), items[place].load)
@@ -166,7 +167,7 @@ def _segments(plan: Placed, memory: LocalMemory) -> dict[int, list[Segment]]:
 
 
 def _apart(plan: Placed, memory: LocalMemory, most: int) -> dict[int, list[Segment]]:
-    """What lies tile by tile, in pieces of ``most`` units: which of them come and go is chosen later."""
+    """Return segments of ``most`` units of a memory with constants for each tile; streamed ones are chosen later."""
     return {
         index: [Segment(tiles, is_streamed=False) for tiles in _pieces(plan, index, units, most)]
         for index, units in _tile_units(plan, memory).items()
@@ -174,7 +175,7 @@ def _apart(plan: Placed, memory: LocalMemory, most: int) -> dict[int, list[Segme
 
 
 def _tile_units(plan: Placed, memory: LocalMemory) -> dict[int, list[int]]:
-    """Units of each tile, for the layers that have any of their own."""
+    """Return the units of each tile, for layers with constants for each tile."""
     return {
         operation.index: [size // unit_bytes(plan.config, memory) for size in operation.constants[memory].tile_bytes]
         for operation in plan.operations
@@ -183,7 +184,8 @@ def _tile_units(plan: Placed, memory: LocalMemory) -> dict[int, list[int]]:
 
 
 def _pieces(plan: Placed, index: int, units: Sequence[int], most: int) -> list[range]:
-    """The tiles of a layer in pieces of ``most`` units, or of one tile, none of them in two blocks of its cut."""
+    """Return the tiles of a layer in pieces of ``most`` units, or of one tile, none across two blocks of the layer's
+    cut."""
     block = plan.cuts[index][0].tiles if index in plan.cuts else len(units)
     found = []
     for tiles in ranges(len(units), block):
@@ -204,7 +206,7 @@ def _item(plan: Placed, memory: LocalMemory, index: int, tiles: range, units: Se
     if index in plan.cuts:
         geometry = Geometry(plan, index, plan.cuts[index][0], plan.partial(index))
         parts = len(geometry.rows) * len(geometry.columns)
-        # The only piece of a block stays for all parts.
+        # The only piece of a block stays in the ring for all parts.
         if pieces == len(geometry.tiles):
             parts = 1
     size = sum(units[tiles.start : tiles.stop])
@@ -213,12 +215,13 @@ def _item(plan: Placed, memory: LocalMemory, index: int, tiles: range, units: Se
 
 
 def _estimate(streamed: Sequence[Item], pace: float, time: int) -> float:
-    """Cycles of an inference: the array waits for the bus if that has to be faster, and each job costs some."""
+    """Return the estimated cycles of an inference: the array waits where the bus is too slow, and each job costs
+    some."""
     return time * max(pace, 1) + _JOB * sum(item.loads for item in streamed)
 
 
 def _merged(pieces: dict[int, list[range]], streamed: set[tuple[int, range]]) -> dict[int, list[Segment]]:
-    """Segments of all layers; neighbours that stay are one."""
+    """Return the segments of all layers, with resident neighbours merged."""
     segments: dict[int, list[Segment]] = {}
     for index, layer_pieces in pieces.items():
         merged: list[Segment] = []
@@ -232,12 +235,12 @@ def _merged(pieces: dict[int, list[range]], streamed: set[tuple[int, range]]) ->
 
 
 def segment_of(plan: Segmented, memory: LocalMemory, job: Job) -> Segment:
-    """The segment that has a job's tiles."""
+    """Return the segment that contains a job's tiles."""
     return next(segment for segment in plan.segments[memory][job.index] if job.tiles.start in segment.tiles)
 
 
 def split(plan: Segmented, index: int, tiles: range) -> Iterator[range]:
-    """``tiles`` of a layer in ranges, none of them in two segments."""
+    """Yield ``tiles`` of a layer in ranges, none across two segments."""
     edges = {tiles.start, tiles.stop}
     for segments in plan.segments.values():
         edges |= {segment.tiles.start for segment in segments.get(index, ()) if segment.tiles.start in tiles}
@@ -245,12 +248,12 @@ def split(plan: Segmented, index: int, tiles: range) -> Iterator[range]:
     yield from (range(start, stop) for start, stop in itertools.pairwise(ordered))
 
 
-# Constants: where weights, parameters, tables and step lists lie, and when those that do not stay are loaded.
+# Constants get their addresses, and streamed ones the times of their loads.
 
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """What a job needs of one memory: an image, and how far into it."""
+    """A job's constants in one memory: an image, and the job's offset into it."""
 
     image: bytes | Stored
     offset: int
@@ -258,12 +261,12 @@ class _Piece:
 
 
 def place_constants(plan: Addressed) -> Loaded:
-    """Put the constants of all jobs into their memories, equal ones once, and tell every job where they are.
+    """Put the constants of all jobs into their memories, equal ones once, and set every job's addresses.
 
     Raises
     ------
     CompileError
-        If what one job needs exceeds a memory.
+        If the constants of one job exceed a memory.
     """
     memories = constant_memories(plan.config)
     pieces = {memory: _pieces_of_jobs(plan, memory) for memory in memories}
@@ -292,7 +295,7 @@ def place_constants(plan: Addressed) -> Loaded:
 
 
 def check_constants(plan: Loaded) -> None:
-    """What stays and what comes and goes do not overlap, and both fit their memories."""
+    """Check that resident and streamed constants do not overlap, and that both fit their memories."""
     for memory, image in plan.images.items():
         first = len(image) // unit_bytes(plan.config, memory)
         assert first <= capacity(plan.config, memory), memory.name
@@ -309,7 +312,7 @@ def _known(image: bytes | Stored) -> bytes:
 
 
 def _pieces_of_jobs(plan: Addressed, memory: LocalMemory) -> dict[int, _Piece]:
-    """What each job needs of a memory."""
+    """Return the constants of each job in a memory."""
     pieces, unit = {}, unit_bytes(plan.config, memory)
     parts: dict[tuple[int, range], bytes | Stored] = {}
     for number, job in enumerate(plan.jobs):
@@ -322,7 +325,7 @@ def _pieces_of_jobs(plan: Addressed, memory: LocalMemory) -> dict[int, _Piece]:
             continue
         segment = segment_of(plan, memory, job)
         offset = constant.size(range(segment.tiles.start, job.tiles.start)) // unit
-        # The jobs of a layer share what is large. Step lists may be each job's own.
+        # The jobs of a layer share large images. Each job may have step lists of its own.
         image = constant.part(segment.tiles)
         if memory in TILED:
             image = parts.setdefault((job.index, segment.tiles), image)
@@ -331,7 +334,7 @@ def _pieces_of_jobs(plan: Addressed, memory: LocalMemory) -> dict[int, _Piece]:
 
 
 def _residents(plan: Addressed, memory: LocalMemory, pieces: dict[int, _Piece]) -> dict[bytes | Stored, int]:
-    """The images that stay in a memory, each with its first unit, in the order of their first use."""
+    """Return the resident images of a memory, each with its first unit, in the order of their first use."""
     unit, room = unit_bytes(plan.config, memory), capacity(plan.config, memory)
     images = dict.fromkeys(piece.image for piece in pieces.values() if not piece.is_streamed)
     sizes = {image: len(image) // unit for image in images}
@@ -349,11 +352,11 @@ def _residents(plan: Addressed, memory: LocalMemory, pieces: dict[int, _Piece]) 
 def _superfluous(
     plan: Addressed, memory: LocalMemory, pieces: dict[int, _Piece], sizes: dict[bytes | Stored, int]
 ) -> Iterator[bytes | Stored]:
-    """The images of a memory that are streamed because not all of them fit."""
+    """Return the images of a memory that are streamed because not all of them fit."""
     room, most = capacity(plan.config, memory), max(sizes.values())
     if most > room:
         number = next(number for number, piece in pieces.items() if sizes[piece.image] == most)
-        # The presets have the same, whatever their size.
+        # All presets have the same number of list entries.
         remedy = "a --config with more list_entries" if memory is LocalMemory.LIST else "a larger --config"
         raise CompileError(
             f"{plan.graph.layers[plan.jobs[number].index].name}: it needs {most * unit_bytes(plan.config, memory)} "
@@ -377,23 +380,23 @@ def _cycles(plan: Addressed, job: Job) -> int:
 
 
 class _Ring:
-    """What is streamed into the rest of a memory, one image after the other, over and over.
+    """A ring buffer in the rest of a memory, into which images are streamed in order.
 
     Parameters
     ----------
     plan : Addressed
     memory : LocalMemory
     resident_bytes : int
-        What stays in the memory, from its start on.
+        Bytes of resident images, from the memory's start on.
     external : int
-        Where the images lie in the arena.
+        Address of the images in the arena.
 
     Attributes
     ----------
     images : bytearray
-        All that is streamed.
+        All streamed images.
     arrivals : list of Arrival
-        What is loaded in every inference.
+        The loads of every inference.
     """
 
     def __init__(self, plan: Addressed, memory: LocalMemory, resident_bytes: int, external: int):
@@ -408,11 +411,11 @@ class _Ring:
         self.arrivals: list[Arrival] = []
         self._external: dict[bytes, int] = {}
         self._here: dict[bytes | Stored, range] = {}
-        #: The last job that uses what each unit holds.
+        #: The last job that uses the contents of each unit.
         self._used = np.full(self.end, -1)
 
     def take(self, job: int, image: bytes | Stored) -> int:
-        """The first unit of an image for the next job; it is loaded unless it is there."""
+        """Return the first unit of an image for the next job, after a load unless it is there."""
         if image not in self._here:
             self._load(job, image)
         place = self._here[image]
@@ -436,7 +439,7 @@ class _Ring:
         self.arrivals.append(Arrival(self.memory, place.start, size, self._address(image), release, job, tensor))
 
     def _address(self, image: bytes | Stored) -> int:
-        """Where an image lies in the arena."""
+        """Return the address of an image in the arena."""
         if isinstance(image, Stored):
             return self.plan.external[image.tensor] + image.first
         if image not in self._external:

@@ -1,4 +1,4 @@
-"""Cuts: choose the parts in which a layer is executed whose tensors are not all in the feature memory."""
+"""Tiling of layers whose tensors are not all in the feature memory: a cut gives the sizes of the parts."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from ..plan import Executed
 from ..storage import Storage
 from .placement import Gap, fit
 
-# Parts: the pieces in which a layer is executed, and what of its tensors each of them reads and writes.
+# The parts of a layer, with the regions of its tensors that each of them reads and writes.
 
 
 def ranges(count: int, size: int) -> list[range]:
-    """``range(count)`` in parts of ``size``."""
+    """Return ``range(count)`` in parts of ``size``."""
     return [range(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 class Geometry:
-    """What the parts of a layer read and write, for a given :class:`Cut`. Addresses are not considered.
+    """The regions that the parts of a layer read and write, for a given :class:`Cut`; addresses are not considered.
 
     Parameters
     ----------
     plan : Executed
     index : int
-        Of the layer.
+        Index of the layer.
     cut : Cut
     partial : frozenset of str
-        Which tensors are not whole in the feature memory.
+        Tensors that are not whole in the feature memory.
 
     Attributes
     ----------
     rows, columns, tiles : list of range
-        Of the output, in the parts.
+        Ranges of the output in the parts.
     """
 
     def __init__(self, plan: Executed, index: int, cut: Cut, partial: frozenset[str]):
@@ -59,8 +59,7 @@ class Geometry:
         self.rows = ranges(self.shape[0], cut.rows)
         self.columns = ranges(self.shape[1], cut.columns)
         self.tiles = ranges(self.operation.tiles, cut.tiles)
-        # Inputs that are read together have their rows equally far apart, and no window is wider than that, see
-        # borders.py.
+        # Inputs that are read together have equal distances of rows, at least the width of a window, see borders.py.
         self.pitch = self.layer.window.extent[1]
         for place, name in enumerate(self.layer.fetched):
             whole = self.storages[name]
@@ -73,11 +72,11 @@ class Geometry:
                 self.pitch = max(self.pitch, width - min(inside.start - across.start, across.stop - inside.stop))
 
     def source(self, place: int, rows: range, columns: range, tiles: range) -> Storage:
-        """What of an input the windows of some rows and columns of some tiles of the output read."""
+        """Return the region of an input under the windows of some rows, columns and tiles of the output."""
         whole = self.storages[self.layer.fetched[place]]
         if self.operation.reads_own_channels and len(self.tiles) > 1:
             channels = self.operation.channels(tiles, self.shape[2])
-            # Pixels lie equally far apart in all parts: there is one step list.
+            # The distance of pixels is equal in all parts, which share a step list.
             pitch = whole.channel_offset(len(self.operation.channels(self._widest, self.shape[2])))
             whole = dataclasses.replace(whole, channel=channels.start, channels=len(channels), pixel_bytes=pitch)
         down, across = self._read(place, rows, columns)
@@ -96,7 +95,7 @@ class Geometry:
         )
 
     def _read(self, place: int, rows: range, columns: range) -> tuple[range, range]:
-        """Stored rows and columns of an input that are read for some of the output."""
+        """Return the stored rows and columns of an input that are read for a region of the output."""
         whole = self.storages[self.layer.fetched[place]]
         down, across = reached(self.layer.window_of(place), whole, rows, columns)
         if not self.reads_border:
@@ -105,13 +104,14 @@ class Geometry:
 
     @cached_property
     def _widest(self) -> range:
-        """The tiles of the part that has most channels."""
+        """Return the tiles of the part with most channels."""
         return max(self.tiles, key=lambda tiles: len(self.operation.channels(tiles, self.shape[2])))
 
     def _most_bytes(self, place: int, columns: range) -> int:
-        """Bytes of the largest part of an input with these columns of the output.
+        """Return the bytes of the largest part of an input with these columns of the output.
 
-        All parts but the last have as many rows, borders included; without them, any but the first may have as many.
+        All parts but the last have the same number of rows, borders included; without borders any but the first may be
+        the largest.
         """
         part = self.source(place, self.rows[0], columns, self._widest)
         if self.reads_border:
@@ -121,7 +121,7 @@ class Geometry:
         return dataclasses.replace(part, height=min(len(down), height)).size_bytes
 
     def target(self, rows: range, columns: range, tiles: range) -> Storage:
-        """The part of the output, without border."""
+        """Return the part of the output, without border."""
         channels = self.operation.channels(tiles, self.shape[2])
         return Storage(
             len(rows),
@@ -134,7 +134,7 @@ class Geometry:
         )
 
     def storages_of(self, rows: range, columns: range, tiles: range) -> tuple[tuple[Storage, ...], Storage]:
-        """Sources and target of a part: the whole tensor where that is in the feature memory."""
+        """Return sources and target of a part: the whole tensor where that is in the feature memory."""
         sources = tuple(
             self.source(place, rows, columns, tiles) if name in self.partial else self.storages[name]
             for place, name in enumerate(self.layer.fetched)
@@ -143,9 +143,10 @@ class Geometry:
         return sources, self.target(rows, columns, tiles) if output in self.partial else self.storages[output]
 
     def buffers(self) -> dict[str, list[int]]:
-        """Bytes of each buffer for each tensor that is not whole: one, if there is but one part."""
+        """Return the bytes of each buffer for each tensor that is not whole; there is one buffer for a single part,
+        else two."""
         parts, sizes = len(self.rows) * len(self.columns), {}
-        # In the layer's order: that of a set differs from run to run, and with it would the program.
+        # The layer's order is used, as that of a set differs from run to run, and the program with it.
         for place, name in enumerate((*self.layer.fetched, self.layer.output)):
             if name not in self.partial or name in sizes:
                 continue
@@ -158,7 +159,7 @@ class Geometry:
 
 
 def reached(window: Window, whole: Storage, rows: range, columns: range) -> tuple[range, range]:
-    """Stored rows and columns that the windows of some rows and columns of the output reach, borders included."""
+    """Return the stored rows and columns under the windows of some rows and columns of the output, borders included."""
     fold, across = whole.fold, window.reached(1, columns)
     if fold is None:
         return window.reached(0, rows), across
@@ -168,31 +169,31 @@ def reached(window: Window, whole: Storage, rows: range, columns: range) -> tupl
 
 
 def _inside(reach: range, size: int) -> range:
-    """What of ``reach`` lies within ``range(size)``; where nothing does, an empty range at the nearer end."""
+    """Return ``reach`` within ``range(size)``; if nothing is, an empty range at the nearer end."""
     start = min(max(reach.start, 0), reach.stop)
     return range(start, max(min(reach.stop, size), start))
 
 
-#: Cycles in which neither bus nor array moves anything: where the DMA turns from loading to storing, and where a
-#: command waits for the other queue.
+#: Cycles in which neither bus nor array is busy: when the DMA changes from loads to stores, and when a command waits
+#: for the other queue.
 _TURN = 2 * OVERHEADS.read_latency
 _COMMAND = 16
 
 
 def smallest_cut(plan: Executed, index: int, partial: frozenset[str], room: int) -> Cut:
-    """Small parts for a layer.
+    """Return a cut with small parts for a layer.
 
-    A row of the output with all channels and two buffers. Less of a row, if no more has room beside the tensors that
-    are whole. If not even an eighth of it has, what would fit if no tensor was whole: with one buffer, or less of a
-    row, or less than all channels.
+    A part is a row of the output with all channels, in two buffers; or less of a row, if there is no more room beside
+    the tensors that are whole. If there is not even room for an eighth of a row, it is a part that would fit if no
+    tensor were whole: with one buffer, less of a row, or fewer channels.
 
     Parameters
     ----------
     plan : Executed
     index : int
-        Of the layer.
+        Index of the layer.
     partial : frozenset of str
-        Which of its tensors are not whole in the feature memory.
+        Its tensors that are not whole in the feature memory.
     room : int
         Bytes for buffers.
 
@@ -223,14 +224,14 @@ def smallest_cut(plan: Executed, index: int, partial: frozenset[str], room: int)
 
 
 def _need(plan: Executed, index: int, cut: Cut, partial: frozenset[str]) -> int:
-    """Bytes of all buffers."""
+    """Return the bytes of all buffers."""
     lanes = plan.config.array.lanes
     buffers = Geometry(plan, index, cut, partial).buffers().values()
     return sum(-(-size // lanes) * lanes for sizes in buffers for size in sizes)
 
 
 def exceeds_weight_memory(plan: Executed) -> bool:
-    """Whether the weights of all layers are more than their memory holds."""
+    """Return whether the weights of all layers exceed their memory."""
     seen: set[bytes | Stored] = set()
     room = plan.config.memory.weight_bytes
     for operation in plan.operations:
@@ -238,7 +239,7 @@ def exceeds_weight_memory(plan: Executed) -> bool:
         if constant is not None and constant.image not in seen:
             seen.add(constant.image)
             room -= len(constant.image)
-            # Those of the first layers say it already.
+            # The weights of the first layers suffice for the answer.
             if room < 0:
                 return True
     return False
@@ -247,17 +248,17 @@ def exceeds_weight_memory(plan: Executed) -> bool:
 def choose_cut(
     plan: Executed, index: int, partial: frozenset[str], gaps: list[Gap], *, streamed: bool
 ) -> tuple[Cut, dict[str, tuple[int, ...]], float] | None:
-    """The cut with which a layer takes the fewest cycles.
+    """Choose the cut with which a layer takes the fewest cycles.
 
     Parameters
     ----------
     plan : Executed
     index : int
-        Of the layer.
+        Index of the layer.
     partial : frozenset of str
-        Which of its tensors are not whole in the feature memory.
+        Its tensors that are not whole in the feature memory.
     gaps : list of Gap
-        Where buffers may lie.
+        Free address ranges for buffers.
     streamed : bool
         Whether its weights may have to be loaded in every inference.
 
@@ -267,8 +268,8 @@ def choose_cut(
     buffers : dict of str to tuple of int
         Address of each buffer of each tensor in ``partial``.
     cycles : float
-        An estimate.
-    None where nothing fits.
+        Estimated cycles of the layer.
+    None if nothing fits.
     """
     for cuts in _candidates(plan, index, streamed=streamed):
         fitting = []
@@ -283,12 +284,12 @@ def choose_cut(
 
 
 def _candidates(plan: Executed, index: int, *, streamed: bool) -> Iterator[Iterator[Cut]]:
-    """Cuts worth a try, the ones that promise more first: the others only count where none of these fits."""
+    """Yield lists of cuts that are worth a try; a list counts only if nothing of the lists before it fits."""
     height, width, _ = plan.graph.tensors[plan.graph.layers[index].output].shape
     tiles = _sizes(plan.operations[index].tiles)
     few = [-(-width // parts) for parts in (1, 2, 4, 8)]
     for buffers in (2, 1):
-        # Blocks of channels load the input again for each; they save loading weights again for each part.
+        # Blocks of channels load the input once for each block, but save loading the weights once for each part.
         yield (
             Cut(rows, columns, block, buffers)
             for columns in few
@@ -299,18 +300,19 @@ def _candidates(plan: Executed, index: int, *, streamed: bool) -> Iterator[Itera
 
 
 def _sizes(count: int) -> list[int]:
-    """Sizes of parts worth a try: equal parts of ``count``, from the whole to one."""
+    """Return sizes of parts that are worth a try: equal parts of ``count``, from the whole to one."""
     few = {-(-count // parts) for parts in (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32)}
     return sorted(few | {size for size in (1, 2, 3, 4, 6, 8) if size < count}, reverse=True)
 
 
 def _estimate(plan: Executed, index: int, geometry: Geometry, *, streamed: bool) -> float:
-    """Cycles of a layer, with loads and stores beside the array as far as there are two buffers."""
+    """Return the estimated cycles of a layer, with loads and stores in parallel with the array where there are two
+    buffers."""
     config, cut, layer = plan.config, geometry.cut, geometry.layer
     parts, blocks = len(geometry.rows) * len(geometry.columns), len(geometry.tiles)
     beat = config.axi.data_bytes
 
-    # Whether each block of channels has its own of the input.
+    # Whether each block of channels reads other channels of the input.
     is_apart = geometry.operation.reads_own_channels and blocks > 1
     loading = storing = 0.0
     for name in geometry.partial - {layer.output}:
@@ -322,7 +324,7 @@ def _estimate(plan: Executed, index: int, geometry: Geometry, *, streamed: bool)
         elif is_apart:
             row = source.width * run_cycles(config, source.stored_bytes)
         else:
-            # A part that lies in the border only has none of the input.
+            # A part whose windows lie in the border only reads nothing of the input.
             is_run = len(geometry.columns) > 1 and row_bytes
             row = max(-(-row_bytes // beat), run_cycles(config, row_bytes) if is_run else 0)
         loading += (source.top + source.height + source.bottom) * row
@@ -330,7 +332,7 @@ def _estimate(plan: Executed, index: int, geometry: Geometry, *, streamed: bool)
         target = geometry.target(geometry.rows[0], geometry.columns[0], geometry.tiles[0])
         run = target.stored_bytes if blocks > 1 else target.row_bytes
         storing = target.size_bytes / run * max(stored_run_cycles(config, run), 4)
-    # A part that is all of an input stays for all blocks of channels.
+    # A part that is a whole input stays in its buffer for all blocks of channels.
     loading *= 1 if parts == 1 and not is_apart else parts * blocks
     storing *= parts * blocks
     weights = 0.0
@@ -338,54 +340,55 @@ def _estimate(plan: Executed, index: int, geometry: Geometry, *, streamed: bool)
         size = sum(len(constant.image) for constant in geometry.operation.constants.values())
         stays = size / blocks <= config.memory.weight_bytes / 8
         weights = size / beat * (1 if stays else parts)
-    # All parts are counted as large as the first, and each tile as the mean of all: tiles may differ.
+    # All parts count as large as the first, and each tile as the mean of all, as tiles may differ.
     rows, columns, every = len(geometry.rows[0]), len(geometry.columns[0]), range(geometry.operation.tiles)
     share = len(geometry.tiles[0]) / len(every)
     computing = (geometry.operation.cycles(rows, columns, every) * share + _COMMAND) * parts * blocks
     reading = (geometry.operation.steps(rows, columns, every) * share + _COMMAND) * parts * blocks
     writing = geometry.output.size_bytes / config.array.columns
     turns = parts * blocks * _TURN * bool(loading and storing)
-    # The other cores are likely to want as much of a bus that they share.
+    # Other cores are likely to use as much of a shared bus.
     bus = (loading + storing + weights) * config.cluster.sharing + turns
     if cut.buffers == 1:
         return computing + bus
     if parts == 1:
         return loading + max(computing, storing + weights, reading + storing)
-    # Array and STORE share the feature memory's reads; results and LOAD its writes.
+    # Array and STORE share the read port of the feature memory; results and LOAD share its write port.
     cycles = max(computing, bus, reading + storing, writing + loading)
     cycles += (loading + storing) / (parts * blocks)
     # Whole rows, and all channels at once, take fewer commands.
     return cycles * (1 if len(geometry.columns) == 1 and not is_apart else 1.02)
 
 
-# Streaming: let the first layer begin while its input still arrives.
+# The first layer may begin while its input still arrives.
 
-#: Cycles that one more command costs at most: to decode, to wait for its token.
+#: Most cycles of another command, to be decoded and to wait for its token.
 COMMAND_COST = 8
 MOST_GROUPS = 16
 
 
 def row_groups(plan: Network, operation: Operation, input_cycles: int) -> tuple[float, tuple[int, ...]]:
-    """Let the first layer, ``operation``, begin while its input, of so many cycles, arrives.
+    """Group the rows of the first layer, ``operation``, so that it begins while its input arrives in ``loading``
+    cycles.
 
     Returns
     -------
     float
-        About when the layer has been computed, in cycles.
+        Estimated time in cycles at which the layer has been computed.
     tuple of int
-        Output rows of each job: for each there is one LOAD, and one COMPUTE that waits for it.
+        Output rows of each job; each job has a LOAD, and a COMPUTE that waits for it.
     """
     first = operation.layer
     rows, width, _ = plan.graph.tensors[first.output].shape
     loading = input_cycles / rows
     computing = operation.cycles(rows, width, range(operation.tiles)) / rows
-    # Results are written first, a window's in a cycle; while the layer computes, the LOAD gets the cycles that they
-    # leave. Where the layer waits for it, both take what both write.
+    # Results are written first, those of a window in a cycle; while the layer computes, the LOAD has the cycles that
+    # they leave. Where the layer waits for the LOAD, both take as many cycles as both write.
     written = operation.tiles * -(-width // operation.pixels)
     loading_beside = min(loading * computing / max(computing - written, 1), loading + written)
 
     def cost(groups: tuple[int, ...]) -> float:
-        """When the last of ``groups`` has been computed."""
+        """Return the time at which the last of ``groups`` has been computed."""
         loaded = computed = 0.0
         for count in groups:
             loaded += count * (loading_beside if loaded else loading)
@@ -400,7 +403,7 @@ def row_groups(plan: Network, operation: Operation, input_cycles: int) -> tuple[
 
 @functools.cache
 def _groupings(rows: int) -> tuple[tuple[int, ...], ...]:
-    """Ways to group output rows: in equal parts, and growing from a small first group."""
+    """Yield ways to group output rows: in equal parts, and growing from a small first group."""
     ways: list[tuple[int, ...]] = [(rows,)]
     for size in sorted({1, 2} | {math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
         ways.append(_groups(rows, itertools.repeat(size)))

@@ -1,4 +1,5 @@
-"""Memory: which tensors lie whole in the feature memory, when and where; the others go through buffers, in parts."""
+"""The memory planner of the feature memory: tensors are whole there, with live ranges and addresses, or spilled and
+processed in parts through buffers."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from .cuts import Geometry, choose_cut, exceeds_weight_memory, smallest_cut
 from .placement import free
 from .spilling import Spilling
 
-#: The parts of a layer, and the address of each buffer for the parts of each tensor.
+#: The cut of a layer, and the address of each buffer for the parts of each tensor.
 _Buffered = tuple[Cut, Mapping[str, tuple[int, ...]]]
 
 
@@ -44,9 +45,9 @@ def plan_memory(plan: Executed) -> Placed:
 
 
 def check_memory(plan: Placed) -> None:
-    """What is there at the same time does not overlap, and all lies within the memory.
+    """Check that tensors and buffers of the same time do not overlap, and that all lie within the memory.
 
-    Where layers are cut, a tensor and its views are of one tensor of the network.
+    Where layers are cut, a tensor and its views belong to one tensor of the network.
     """
     is_part = (plan.excerpt_of(name).tensor == plan.excerpt_of(plan.root(name)).tensor for name in plan.views)
     assert not plan.cuts or all(is_part)
@@ -66,7 +67,7 @@ def check_memory(plan: Placed) -> None:
 
 
 def _whole(plan: LaidOut, spans: Mapping[str, Span]) -> list[list[Span]]:
-    """First byte, and the byte after the last, of each tensor that is whole in the memory while each layer runs."""
+    """Return, for each layer, the address ranges of the tensors that are whole in the memory while it runs."""
     found: list[list[Span]] = [[] for _ in plan.graph.layers]
     for name, (first, last) in spans.items():
         storage = plan.storages[name]
@@ -78,8 +79,8 @@ def _whole(plan: LaidOut, spans: Mapping[str, Span]) -> list[list[Span]]:
 def _cut_layer(
     plan: Executed, index: int, partial: frozenset[str], whole: list[Span], minimal: Mapping[tuple[str, int], int]
 ) -> tuple[Executed, _Buffered]:
-    """Choose the parts of a layer, and the fold of an input that it alone reads, beside what is ``whole``; ``minimal``
-    are buffers that fit. The plan has the layer's operation as its parts are."""
+    """Choose the parts of a layer, and the fold of an input that only this layer reads, beside tensors that are
+    ``whole``; ``minimal`` are buffers that fit. The returned plan has the layer's operation for its parts."""
     memory = plan.config.memory.feature_bytes
     gaps = free(whole, memory)
     cut = smallest_cut(plan, index, partial, memory - sum(end - start for start, end in whole))
@@ -98,7 +99,7 @@ def _cut_layer(
 
 
 def _folded(plan: Executed, index: int, partial: frozenset[str]) -> Iterator[Executed]:
-    """The plan with each layout of an input that the layer alone reads, folded or not; as it is where there is none."""
+    """Yield the plan with each layout of an input that only this layer reads, folded or not; else the plan itself."""
     inputs = plan.graph.layers[index].fetched
     name = next((name for name in inputs if name in partial and fold_choices(plan, name)), None)
     if name is None:

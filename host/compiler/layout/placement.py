@@ -1,4 +1,4 @@
-"""Placement: addresses in the feature memory for what is there at certain times."""
+"""Placement: addresses in the feature memory for tensors and buffers with live ranges."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...graph import Tensor
 from ..network import Excerpt, Network, Span
 from ..plan import Addressed, Divided
 
-#: First byte, and the byte after the last.
+#: First byte, and end (the byte after the last).
 Gap = tuple[int, int]
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 def lifetimes(plan: Network) -> dict[str, Span]:
-    """First and last layer, both included, during which each tensor that is no view is written or read.
+    """Return the live range of each tensor that is no view: the first and the last layer that write or read it.
 
-    Inputs live from before the first layer (-1), outputs until after the last one.
+    Inputs are live from before the first layer (-1), outputs until after the last one.
     """
     graph = plan.graph
     spans = {name: [-1, -1] for name in graph.inputs}
@@ -33,19 +33,19 @@ def lifetimes(plan: Network) -> dict[str, Span]:
 
 
 def place(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
-    """Addresses such that nothing overlaps that is there at the same time: the most compact of :func:`placements`."""
+    """Return the most compact of :func:`placements`."""
     return min(placements(spans, sizes, unit), key=lambda addresses: extent(addresses, sizes))
 
 
 def placements(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> list[dict[Key, int]]:
-    """A few first-fit ways to place what is there at certain times, so that nothing overlaps.
+    """Return a few first-fit placements in which items with overlapping live ranges have disjoint addresses.
 
-    What is not there together does not matter for one another: all can be placed in parts.
+    Items whose live ranges are not connected do not influence each other, so that they can be placed separately.
 
     Returns
     -------
     list of dict
-        Of each way the addresses: multiples of ``unit``; they may go beyond the memory, see :func:`extent`.
+        Addresses of each placement, multiples of ``unit``; they may exceed the memory, see :func:`extent`.
     """
     orders = (
         lambda key: (-sizes[key], spans[key]),
@@ -56,12 +56,12 @@ def placements(spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -
 
 
 def extent(addresses: Mapping[Key, int], sizes: Mapping[Key, int]) -> int:
-    """The byte after the last one that is taken."""
+    """Return the end of the last occupied byte range."""
     return max((address + sizes[key] for key, address in addresses.items()), default=0)
 
 
 def free(taken: Sequence[Gap], size: int) -> list[Gap]:
-    """What of a memory of ``size`` bytes is not taken."""
+    """Return the gaps in a memory of ``size`` bytes."""
     gaps, address = [], 0
     for start, end in sorted([*taken, (size, size)]):
         if start > address:
@@ -97,7 +97,7 @@ def fit(sizes: Mapping[Key, Sequence[int]], gaps: Sequence[Gap], unit: int) -> d
 
 def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, int], unit: int) -> dict[Key, int]:
     addresses: dict[Key, int] = {}
-    # Of what is placed: first and last layer, first byte and the byte after the last.
+    # Live range and address range of each placed item.
     placed = np.zeros((4, len(names)), np.int64)
     for count, name in enumerate(names):
         first, last = spans[name]
@@ -114,15 +114,15 @@ def _first_fit(names: list[Key], spans: Mapping[Key, Span], sizes: Mapping[Key, 
     return addresses
 
 
-# Arena: where tensors lie in external memory.
+# The arena holds tensors in external memory.
 
-#: Everything begins at a multiple of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often than
-#: they must.
+#: All addresses are multiples of this, so that bursts of 16 beats of 16 bytes do not cross 4 KiB more often than they
+#: must.
 ALIGNMENT = 256
 
 
 def plan_arena(plan: Divided) -> Addressed:
-    """Give every input, output and spilled tensor its address: inputs and outputs first."""
+    """Give every input, output and spilled tensor its address, inputs and outputs first."""
     ends = [plan.graph.tensors[name] for name in (*plan.graph.inputs, *plan.graph.outputs)]
     (addressed,), _ = plan_arenas([plan], ends)
     return addressed
@@ -140,9 +140,9 @@ def plan_arenas(plans: Sequence[Divided], ports: Iterable[Tensor]) -> tuple[list
     Returns
     -------
     list of Addressed
-        The plans. What is streamed lies after all tensors.
+        The plans, with streamed constants after all tensors.
     dict of str to int
-        The address of each of the network's tensors that lie in the arena.
+        The address of each of the network's tensors in the arena.
     """
     moved = [
         [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.residences if each.departures)]
@@ -163,8 +163,8 @@ def plan_arenas(plans: Sequence[Divided], ports: Iterable[Tensor]) -> tuple[list
 
 
 def _external(plan: Divided, addresses: Mapping[str, int]) -> dict[str, int]:
-    """Where the tensors of a core lie in the arena."""
-    # What a core only reads, another one has stored.
+    """Return the addresses of a core's tensors in the arena."""
+    # Tensors that a core only reads are stored by another one.
     names = [*plan.graph.inputs, *plan.graph.outputs, *(residence.tensor for residence in plan.residences)]
     excerpts = {name: plan.excerpt_of(name) for name in names}
     return {
@@ -175,11 +175,11 @@ def _external(plan: Divided, addresses: Mapping[str, int]) -> dict[str, int]:
 
 
 def _offset(excerpt: Excerpt) -> int:
-    """Bytes from the first element of the network's tensor to that of an excerpt."""
+    """Return the bytes from the first element of the network's tensor to that of an excerpt."""
     tensor, region = excerpt.tensor, excerpt.region
     return region.rows.start * tensor.row_bytes + region.channels.start * tensor.bits // 8
 
 
 def aligned(size: int) -> int:
-    """``size`` rounded up to a multiple of ``ALIGNMENT``."""
+    """Return ``size``, rounded up to a multiple of ``ALIGNMENT``."""
     return -(-size // ALIGNMENT) * ALIGNMENT

@@ -1,7 +1,7 @@
-"""Which tensors lie whole in the feature memory, and for how long, so that all that is there at a time fits.
+"""Spilling: live ranges of tensors in the feature memory are shortened until all that is live at a time fits.
 
-Whatever is tried changes the stay of one tensor. So no more is looked at than the layers at which it comes or goes, and
-what can have another address by that: :meth:`Spilling._neighbours`.
+Each trial changes the live range of one tensor. So it only examines the layers at which the tensor comes or goes, and
+items whose addresses can change by that: :meth:`Spilling._neighbours`.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Buffers = dict[tuple[str, int], int]
 
 @dataclass(frozen=True)
 class _Change:
-    """Another stay of a tensor, and what there is then at the layers at which it comes or goes.
+    """Another live range of a tensor, and the state of the layers at which it comes or goes.
 
     Attributes
     ----------
     name : str
     span : Span or None
-        None where it is not in the memory.
+        The live range; None if the tensor is not in the memory.
     spans : mapping of str to Span or None
-        Of all tensors.
+        Live ranges of all tensors.
     whole : dict of int to int
-        Bytes of tensors that are whole there.
+        Bytes of whole tensors at each of these layers.
     buffers : dict of int to Buffers
     """
 
@@ -48,12 +48,12 @@ class _Change:
     buffers: dict[int, Buffers]
 
     def need(self, index: int) -> int:
-        """Bytes that are there during a layer."""
+        """Return the bytes that are occupied during a layer."""
         return self.whole[index] + sum(self.buffers[index].values())
 
 
 class Spilling:
-    """Shorten the time for which tensors lie in the feature memory until what is left fits."""
+    """Shorten live ranges of tensors in the feature memory until all items fit."""
 
     def __init__(self, plan: Executed):
         self.plan = plan
@@ -68,34 +68,35 @@ class Spilling:
             for operation in plan.operations
         ]
         few = plan.config.memory.weight_bytes // 4 if exceeds_weight_memory(plan) else math.inf
-        #: Bytes of weights of each layer that are streamed, and not kept from part to part.
+        #: Bytes of each layer's weights that are streamed again for each part of the layer.
         self.heavy = [len(image) if len(image) > few else 0 for image in images]
         self._smallest: dict[tuple[int, frozenset[str], int], Buffers] = {}
         self.sizes = {name: plan.storages[name].size_bytes for name in self.full}
-        #: When tensors are there. Of what has the same size and time, the first one in here is placed first.
+        #: Live ranges; of items with equal size and live range, the first one in here is placed first.
         self.spans: dict[str, Span | None] = {}
         self._places = itertools.count()
         self._place_of: dict[str, int] = {}
-        #: By layers, and what is before the first one and after the last one: tensors, their bytes, buffers.
+        #: Tensors, their bytes, and buffers, for each layer, and before the first one and after the last one.
         layers = range(-1, len(self.graph.layers) + 1)
         self.there: dict[int, set[str]] = {index: set() for index in layers}
         self.whole = dict.fromkeys(layers, 0)
         self.buffers: dict[int, Buffers] = {}
         self.need = [0] * len(self.graph.layers)
-        #: Layers that need more than there is.
+        #: Layers that need more than the memory.
         self.over: set[int] = set()
-        #: For each way to place all, the first layers of what lies beyond the memory; None where nobody has asked.
+        #: For each placement, the first layers of items beyond the memory's end; None until it is needed.
         self.beyond: list[set[int]] | None = None
 
     def settle(self) -> tuple[dict[str, Span], dict[Key, int]]:
-        """Spans of the tensors that lie whole in the memory, and addresses of them and of the smallest buffers."""
+        """Return the live ranges of tensors that are whole in the memory, and addresses for them and the smallest
+        buffers."""
         for name, span in self.full.items():
             self._move(name, span)
         for index in range(len(self.graph.layers)):
             self._set_buffers(index, self._buffers(index, self.spans, self.whole[index]))
         while not self._fits():
             self._relieve()
-        # What was given up first may have become unnecessary to give up.
+        # A live range that was shortened early may not have to be short any more.
         for name in sorted(self.full, key=lambda name: self._added(name, self.full[name])):
             if self.spans.get(name) != self.full[name]:
                 self._try(name, self.full[name])
@@ -111,8 +112,8 @@ class Spilling:
         return {name: span for name, span in self.spans.items() if span is not None}, addresses
 
     def _fits(self) -> bool:
-        """Whether all that is there at a time fits, and finds a place."""
-        # What is there at one time may already be too much, wherever it lies.
+        """Return whether all items that are live at a time fit, and have a placement."""
+        # The items of one layer may already be too large, in any placement.
         if self.over:
             return False
         if self.beyond is None:
@@ -120,7 +121,8 @@ class Spilling:
         return not all(self.beyond)
 
     def _try(self, name: str, span: Span | None, *, last: bool = False) -> None:
-        """Change the stay of a tensor, if all still finds a place; as the ``last`` of those that are alike."""
+        """Change the live range of a tensor, if a placement remains; with ``last``, the tensor is placed after equal
+        ones."""
         change = self._change(name, span)
         over = any(change.need(index) > self.memory for index in change.buffers)
         if not over:
@@ -135,7 +137,7 @@ class Spilling:
         self.beyond = beyond
 
     def _move(self, name: str, span: Span | None, *, last: bool = False) -> None:
-        """Say when a tensor is there."""
+        """Set the live range of a tensor."""
         for index in _layers(self.spans.get(name)):
             self.there[index].discard(name)
             self.whole[index] -= self.sizes[name]
@@ -167,11 +169,11 @@ class Spilling:
         return _Change(name, span, spans, whole, buffers)
 
     def _with(self, name: str, span: Span | None) -> Mapping[str, Span | None]:
-        """The stays of all tensors with another one of a tensor, without a copy of them."""
+        """Return all live ranges with one replaced, without copying them."""
         return ChainMap({name: span}, self.spans)
 
     def _beyond_after(self, change: _Change, *, last: bool) -> list[set[int]]:
-        """What :attr:`beyond` is after a change."""
+        """Return :attr:`beyond` after a change."""
         assert self.beyond is not None, "all has been placed"
         region = self._neighbours(change)
         names = set().union(*(self.there[index] for index in region)) - {change.name}
@@ -192,8 +194,8 @@ class Spilling:
         ]
 
     def _neighbours(self, change: _Change) -> range:
-        """The layers of all that can have another address by a change: what is there together with what changes, with
-        that, and so on."""
+        """Return the layers of items whose addresses can change: those that are live together with the changed tensor,
+        together with these, and so on."""
         spans = [span for span in (self.spans.get(change.name), change.span) if span is not None]
         first, last = min(span[0] for span in spans), max(span[1] for span in spans)
         while first > -1 and not self.there[first].isdisjoint(self.there[first - 1]):
@@ -203,7 +205,7 @@ class Spilling:
         return range(first, last + 1)
 
     def _beyond(self, times: Mapping[Key, Span], sizes: Mapping[Key, int]) -> list[set[int]]:
-        """For each way to place all of this, the first layers of what lies beyond the memory."""
+        """Return, for each placement of these items, the first layers of those beyond the memory's end."""
         return [
             {times[key][0] for key, address in addresses.items() if address + sizes[key] > self.memory}
             for addresses in placements(times, sizes, self.plan.config.array.lanes)
@@ -212,7 +214,7 @@ class Spilling:
     def _items(
         self, names: Iterable[str], spans: Mapping[str, Span | None], buffers: Mapping[int, Buffers]
     ) -> tuple[dict[Key, Span], dict[Key, int]]:
-        """When tensors and the buffers of layers are in the memory, and how large they are."""
+        """Return live ranges and sizes of tensors and of layers' buffers."""
         times: dict[Key, Span] = {name: span for name in names if (span := spans[name]) is not None}
         sizes: dict[Key, int] = {name: self.sizes[name] for name in names}
         for index, of_layer in buffers.items():
@@ -222,7 +224,7 @@ class Spilling:
         return times, sizes
 
     def _buffers(self, index: int, spans: Mapping[str, Span | None], whole: int) -> Buffers:
-        """Sizes of the smallest buffers of a layer, beside so many bytes of tensors that are whole."""
+        """Return the sizes of the smallest buffers of a layer, beside so many bytes of whole tensors."""
         partial = self.plan.partial_with(spans, index)
         if not partial:
             return {}
@@ -235,10 +237,10 @@ class Spilling:
         return self._smallest[key]
 
     def _relieve(self) -> None:
-        """Shorten the stay of one tensor, where that costs least, at the layer that needs the most memory.
+        """Shorten the live range of one tensor, where that costs least, at the layer that needs the most memory.
 
-        What needs the most may have nothing left to give, and still everything may not fit, where gaps are between
-        what stays: then it is the turn of the layer that needs the most after it.
+        If no live range can be shortened there, and items still do not fit because of gaps between them, the layer that
+        needs the next most memory is tried.
         """
         most = self.need.index(max(self.need))
         choices = self._choices(most)
@@ -258,7 +260,8 @@ class Spilling:
         self._accept(change, beyond, last=True)
 
     def _choices(self, worst: int) -> list[tuple[bool, float, int, str, Span | None]]:
-        """Tensors whose stay may be shortened at a layer, the cheapest one the least; until when comes last."""
+        """Return the tensors whose live range may be shortened at a layer, in tuples of which the least is the
+        cheapest; the last element is the shorter live range."""
         excess = max(self.need[worst] - self.memory, 1)
         choices = []
         for name in self.there[worst]:
@@ -273,7 +276,7 @@ class Spilling:
         return choices
 
     def _shorter(self, name: str, index: int) -> Span | None:
-        """The stay of a tensor without layer ``index`` and those after it; None if it would not be read before."""
+        """Return the live range of a tensor that ends before layer ``index``; None if no earlier layer reads it."""
         first, _ = self.full[name]
         before = [reader for reader in self.readers[name] if reader < index]
         if name in self.stored and not self.readers[name] and first < index:
@@ -281,11 +284,11 @@ class Spilling:
         return (first, max(before)) if before else None
 
     def _added(self, name: str, span: Span | None) -> int:
-        """Bytes that the DMA moves more because of a tensor, if its stay is another one."""
+        """Return the additional bytes that the DMA moves with another live range of a tensor."""
         return self._traffic(name, span) - self._traffic(name, self.spans.get(name))
 
     def _traffic(self, name: str, span: Span | None) -> int:
-        """Bytes that the DMA moves because of a tensor."""
+        """Return the bytes that the DMA moves because of a tensor."""
         last = -2 if span is None else span[1]
         size = self.graph.tensors[name].size_bytes
         far = sum(reader > last for reader in self.readers[name])
@@ -298,5 +301,5 @@ class Spilling:
 
 
 def _layers(span: Span | None) -> range:
-    """The layers of a stay."""
+    """Return the layers of a live range."""
     return range(0) if span is None else range(span[0], span[1] + 1)

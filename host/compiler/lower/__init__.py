@@ -1,1 +1,1 @@
-"""From layers to operations: which commands compute what."""
+"""The lowering from layers to operations, which make COMPUTE commands and constants."""

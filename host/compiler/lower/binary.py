@@ -1,11 +1,11 @@
-"""Binary convolutions and fully connected layers: windows on XNOR and population count, eight channels in a byte.
+"""Binary convolutions and fully connected layers on XNOR and population count, with eight channels in a byte.
 
-A result of the engine is twice the bits that agree. With n values in a window it is the inner product plus n, which the
-bias takes away. Words hold runs of wanted bytes only, and the list says how many: what lies after them may be
-anything. Bits of a last byte that are no channels are 0 in activations and 1 in weights, and so never agree.
+A result of the engine is twice the bits that agree. With n values in a window it is the inner product plus n; the bias
+subtracts n. The list holds the number of wanted bytes at the start of each word; the bytes after them are ignored. Bits
+of a last byte that are no channels are 0 in activations and 1 in weights, and so never agree.
 
-A border is stored as +1 or -1. Where that is not what a layer's border counts as, all windows of a border class differ
-from what they should be by one number for each output channel, which the bias of that class takes away as well.
+A border is stored as +1 or -1. Where a layer's padding has another value, all results of a border class are off by the
+same number for each output channel, which the bias of that class subtracts as well.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .fields import (
 )
 from .windows import BorderClass, Run, border_classes, cover_runs
 
-#: The elements of a kernel that lie in the input: rows and columns.
+#: Rows and columns of a kernel that lie within the input.
 _Inside = tuple[range, range]
 
 
@@ -54,9 +54,9 @@ class BinaryConvolutionOperation(ConvolutionOperation):
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(network, index, sources, target)
         self.input_size = network.graph.tensors[self.layer.input].shape[:2]
-        #: What lacks where a part of a kernel is in the border, times its weights' sum.
+        #: The error of a product with the border's weight: the difference of the padding value and the stored border.
         self.missing = self.layer.pad - border_sign(sources[0])
-        #: The parts of the kernel that lie in the input, each with its number; none where the border is as stored.
+        #: The parts of the kernel within the input, each with its class number; empty if the stored border is right.
         self.classes: dict[_Inside, int] = {}
         self.is_tile_major = False
         if self.missing:
@@ -66,23 +66,24 @@ class BinaryConvolutionOperation(ConvolutionOperation):
                 self.classes.setdefault(_inside(part), len(self.classes))
             if len(parts) > 1:
                 self.fold += f", {len(parts)} border classes"
-            # Parameters that lie class by class stay in their memory; more than that may be streamed, tile by tile.
+            # Parameters in the order of classes are resident; a large number of them is ordered by tiles and may be
+            # streamed.
             size = len(self.classes) * self.tiles * self.tile_channels * PARAMETER_BYTES
             binary = sum(layer.binary_border is not None for layer in network.graph.layers)
             self.is_tile_major = size > self.config.memory.parameter_bytes // (2 * binary)
 
     def _plan_runs(self) -> list[Run]:
-        """All tiles read the same words: there is no weight of zero."""
+        """Return one run, as all tiles read the same words: there is no weight of zero."""
         starts, self.counts = cover_runs(self.offsets, self.config.array.lanes)
         return [Run(range(self.tiles), 0, 0, starts)]
 
     @cached_property
     def _dense_steps(self) -> int:
-        """As many as there are: no connection is off. Other words would hold more, and bytes that count for nothing."""
+        """The words of a window; no connection is missing."""
         return len(self.counts)
 
     def _describe(self, channels: int) -> str:
-        """How windows read their input, for people."""
+        """Return a text for people about the words of windows."""
         steps = len(self.counts)
         useful = self.layer.weights[0].size / (steps * self.config.array.lanes * 8)
         return f"{steps} words per window, {useful:.0%} useful"
@@ -91,12 +92,12 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         return step_list(run.starts, counts=self.counts % self.config.array.lanes)
 
     def _packed_weights(self) -> npt.NDArray[np.int8]:
-        """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
+        """Return the packed weights, int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
         unused = ~pack(np.ones(self.layer.weights.shape[3], np.int8))
         return (pack(self.layer.weights) | unused).view(np.int8)
 
     def _parameters(self) -> Constant:
-        """Those of all output channels, for each border class."""
+        """Return the parameters of all output channels, for each border class."""
         if not self.classes:
             return self._class_parameters(np.zeros_like(self.layer.bias))
         taps = self.layer.weights.astype(np.int32).sum(axis=3)
@@ -112,13 +113,13 @@ class BinaryConvolutionOperation(ConvolutionOperation):
         return Constant(b"".join(tiles), tuple(map(len, tiles)))
 
     def _class_parameters(self, correction: npt.NDArray[np.int32]) -> Constant:
-        """Those of all tiles, with a bias that is corrected by int32[outputs]."""
+        """Return the parameters of all tiles, with a bias that is corrected by int32[outputs]."""
         layer: BinaryConvolution = self.layer
         bias = (layer.bias.astype(np.int64) - layer.weights[0].size + correction).astype(np.int32)
         return channel_parameters(layer, bias, layer.multiplier, self.tile_channels, self.config)
 
     def lower(self, job: Job) -> list[Command]:
-        """The commands of a convolution, or those of each border class with the class's parameters."""
+        """Return the commands of a convolution, or those of each border class with the class's parameters."""
         if not self.classes:
             return super().lower(job)
         parts = border_classes(self.layer.window, self.input_size, job.rows, job.columns)
@@ -129,7 +130,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
             (command,) = self._commands(self._collecting(of_class), tiles)
             number = self.classes[_inside(part)]
             first = tiles.start - job.tiles.start
-            # From where it would be without classes.
+            # The index counts from the parameters without classes.
             ahead = (
                 first * (len(self.classes) - 1) + number if self.is_tile_major else number * self.tiles + tiles.start
             )
@@ -151,11 +152,11 @@ BINARY_CONVOLUTION = Lowering(
 )
 
 
-# Signs: codes become binary values, packed along channels, perhaps through a table.
+# Sign layers convert codes to binary values, packed along channels, perhaps through a table.
 
 
 class SignOperation(Operation):
-    """The sign of every code. There is one tile: all channels."""
+    """The sign of every code. There is one tile of all channels."""
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(network, index, sources, target)
@@ -164,7 +165,7 @@ class SignOperation(Operation):
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The parameter that leaves codes as they are, a list of one step, perhaps a table."""
+        """The identity parameter, a list of one step, and the table if there is one."""
         return {
             LocalMemory.PARAMETER: identity_parameters(self.config),
             LocalMemory.LIST: step_list(np.zeros(1, np.int64)),
@@ -172,11 +173,11 @@ class SignOperation(Operation):
         }
 
     def lower(self, job: Job) -> list[Command]:
-        """One command; its tiles are ``lanes`` channels of a pixel."""
+        """Return one command, whose tiles are ``lanes`` channels of a pixel."""
         (source,), target, lanes = job.sources, job.target, self.config.array.lanes
         reads, writes = (storage.addresses(job.rows, job.columns) for storage in (source, target))
         if shares_bytes(self.config):
-            # The inner loop collects a pixel's bits.
+            # The inner loop gathers a pixel's bits.
             job = dataclasses.replace(job, tile_inner=True)
         fields = compute_fields(
             job,
@@ -196,11 +197,11 @@ class SignOperation(Operation):
         return [Command(fields, self.index, reads, writes)]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """A word for each tile of a pixel."""
+        """Return a step for each tile of a pixel."""
         return len(tiles) * rows * columns * -(-self.output_channels // self.config.array.lanes)
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A group of results a cycle."""
+        """Return a cycle for each group of results."""
         groups = result_groups(self.config, min(self.output_channels, self.config.array.lanes))
         return self.steps(rows, columns, tiles) * groups
 

@@ -1,4 +1,4 @@
-"""Convolutions, fully connected layers, averages and matrix products: windows on the multiplier array."""
+"""Convolutions, fully connected layers, averages and matrix products on the multiplier array."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from ..storage import Addresses, Storage, list_share
 from .fields import Codes, Loop, Tiles, channel_parameters, compute_fields, only_table, step_list, table_constants
 from .windows import Run, border_classes, cover, describe, places, plan_runs, tap_offsets, window_pitches
 
-# Windows on the multiplier array: what each tile reads, and how long that takes.
+# The words that each tile of an operation on the array reads, and their cycles.
 
-#: Cycles that one more command costs, beside those in which it is read.
+#: Cycles of another command, beside those in which it is read.
 COMMAND_COST = 8
 
 
 class ArrayOperation(Operation):
-    """A product of one group. A tile is ``columns`` output channels; of binary ones at least a byte.
+    """A product of one group. A tile is ``columns`` output channels, and at least a byte of binary ones.
 
     Attributes
     ----------
     array_tiles : int
-        What the array computes at a time, ``columns`` channels: so many are a tile.
+        Number of passes of the array, of ``columns`` channels each, in a tile.
     origins : list of int
-        Bytes from the layer's window to that of each tile.
+        Bytes from the layer's window to each tile's.
     offsets : int64[kernel rows, kernel columns, bytes of the channels]
-        Where the bytes of a tile's window lie.
+        Offsets of the bytes of a tile's window.
     runs : list of Run
         The tiles of each command, and their words.
     """
@@ -57,11 +57,11 @@ class ArrayOperation(Operation):
 
     @property
     def kernel(self) -> npt.NDArray[np.int8]:
-        """int8[outputs, kernel rows, kernel columns, channels], not 0 for each connection that there is."""
+        """The weights int8[outputs, kernel rows, kernel columns, channels], non-zero for each existing connection."""
         return self.layer.weights
 
     def _plan_tiles(self) -> int:
-        """Choose the tiles; input channels that each of them reads."""
+        """Choose the tiles; return the number of input channels that each of them reads."""
         columns = self.config.array.columns
         self.tile_channels = max(columns, 8 // self.target.bits)
         self.array_tiles = self.tile_channels // columns
@@ -70,11 +70,11 @@ class ArrayOperation(Operation):
         return self.kernel.shape[3]
 
     def _plan_offsets(self, channels: int) -> Addresses:
-        """Where the bytes of a window lie that reads so many channels, see :attr:`offsets`."""
+        """Return the offsets of the bytes of a window that reads so many channels, see :attr:`offsets`."""
         return tap_offsets(self.layer.window, channels, self.sources[0])
 
     def _plan_runs(self) -> list[Run]:
-        """Choose the words of each tile: for the fewest cycles of the whole output."""
+        """Choose the words of each tile for the fewest cycles of the whole output."""
         groups, least = self._groups, command_cycles(self.config)
 
         def cost(tiles: int, steps: float) -> float:
@@ -89,11 +89,11 @@ class ArrayOperation(Operation):
         )
         if self.array_tiles == 1:
             return runs
-        # The inner loop has several steps for a tile: it cannot move the windows from tile to tile.
+        # With several passes for a tile, the inner loop cannot move the windows from tile to tile.
         return [part for run in runs for part in run.without_pitch()]
 
     def _describe(self, channels: int) -> str:
-        """How windows read their input, for people."""
+        """Return a text for people about the words of windows."""
         least, most, whole = int(self.tile_steps.min()), int(self.tile_steps.max()), self._dense_steps
         if least == most == whole:
             return describe(self.layer.window, channels, self.sources[0], self.config.array.lanes)
@@ -102,7 +102,7 @@ class ArrayOperation(Operation):
 
     @cached_property
     def connectivity(self) -> Connectivity:
-        """What is off, of the connections that there could be."""
+        """The existing connections of all possible ones, and the words that missing ones save."""
         live = self.kernel.any(axis=(1, 2))
         whole = self._dense_steps
         missing = (np.maximum(whole, self._groups) - np.maximum(self.tile_steps, self._groups)).sum()
@@ -116,17 +116,17 @@ class ArrayOperation(Operation):
 
     @cached_property
     def _dense_steps(self) -> int:
-        """Words of a window if no connection were off."""
+        """The words of a window if no connection were missing."""
         return len(cover(self.offsets, self.config.array.lanes))
 
     @property
     def _groups(self) -> int:
-        """Groups in which the results of a window are finished."""
+        """The number of groups in which the results of a window are finished."""
         return result_groups(self.config, min(self.tile_channels // self.array_tiles, self.outputs))
 
     @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
-        """int8[tiles, columns of a tile, elements of a window], zeros after the last output."""
+        """The weights int8[tiles, columns of a tile, elements of a window], zeros after the last output."""
         weights = self._packed_weights().reshape(self.outputs, -1)
         columns = self.array_tiles * self.config.array.columns
         filled = np.zeros((self.tiles * columns, weights.shape[1]), np.int8)
@@ -134,12 +134,12 @@ class ArrayOperation(Operation):
         return filled.reshape(self.tiles, columns, -1)
 
     def _packed_weights(self) -> npt.NDArray[np.int8]:
-        """int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
+        """Return the weights int8[outputs, kernel rows, kernel columns, bytes of the channels]."""
         return self.kernel
 
     @cached_property
     def _steps_before(self) -> list[int]:
-        """Of all tiles before each: sums of some are asked for often."""
+        """The number of steps of all tiles before each, for sums over ranges of tiles."""
         return [0, *self.tile_steps.cumsum().tolist()]
 
     @cached_property
@@ -147,22 +147,22 @@ class ArrayOperation(Operation):
         return [0, *np.maximum(self.tile_steps, self._groups).cumsum().tolist()]
 
     def _windows_of(self, rows: int, columns: int) -> int:
-        """Windows of so many rows and columns of the output."""
+        """Return the number of windows of so many rows and columns of the output."""
         return rows * -(-columns // self.pixels)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """Those of each tile, for every window."""
+        """Return the steps of all these tiles for every window."""
         of_window = self._steps_before[tiles.stop] - self._steps_before[tiles.start]
         return self._windows_of(rows, columns) * self.array_tiles * of_window
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A step a cycle, or a group of results, whichever takes longer."""
+        """Return the cycles: a step or a group of results each cycle, whichever takes longer."""
         of_window = self._cycles_before[tiles.stop] - self._cycles_before[tiles.start]
         return self._windows_of(rows, columns) * self.array_tiles * of_window
 
 
 class ConvolutionOperation(ArrayOperation):
-    """A product of one group: its constants and commands.
+    """A product of one group, with constants and commands.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class ConvolutionOperation(ArrayOperation):
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """Weights and parameters tile by tile, step lists, perhaps a table."""
+        """Weights and parameters tile by tile, step lists, and the table if there is one."""
         return {
             LocalMemory.WEIGHT: self._weights(),
             LocalMemory.PARAMETER: self._parameters(),
@@ -182,10 +182,10 @@ class ConvolutionOperation(ArrayOperation):
         }
 
     def _weights(self) -> Constant:
-        """The weight words of all tiles."""
+        """Return the weight words of all tiles."""
         array, images = self.config.array, []
         for run in self.runs:
-            # Windows and words of neighbours mostly are equally far apart.
+            # Windows and words of neighbouring tiles mostly have equal distances.
             ahead = {tile: self.origins[tile] - run.from_tile(tile) for tile in run.tiles}
             for shift, tiles in itertools.groupby(run.tiles, key=ahead.__getitem__):
                 weights = self._tile_weights[list(tiles)].reshape(-1, self.offsets.size)
@@ -195,12 +195,12 @@ class ConvolutionOperation(ArrayOperation):
         return Constant(b"".join(images), tuple(sizes.tolist()))
 
     def _parameters(self) -> Constant:
-        """Those of all output channels, tile by tile."""
+        """Return the parameters of all output channels, tile by tile."""
         layer = self.layer
         return channel_parameters(layer, layer.bias, layer.multiplier, self.tile_channels, self.config)
 
     def _lists(self) -> Constant:
-        """The step lists of all runs, equal ones once; or those of each tile, where they are many."""
+        """Return the step lists of all runs, equal ones once; or those of each tile, where they are many."""
         if self._has_tile_lists:
             images = [self._list(run).image for run in self.runs for _ in run.tiles]
             return Constant(b"".join(images), tuple(map(len, images)))
@@ -211,35 +211,35 @@ class ConvolutionOperation(ArrayOperation):
 
     @cached_property
     def _distinct_lists(self) -> dict[bytes, int]:
-        """The lists of all runs, each with its first entry."""
+        """The distinct lists of all runs, each with the index of its first entry."""
         images = dict.fromkeys(self._list(run).image for run in self.runs)
         sizes = [len(image) // LIST_ENTRY_BYTES for image in images]
         return dict(zip(images, itertools.accumulate(sizes, initial=0), strict=False))
 
     @cached_property
     def _has_tile_lists(self) -> bool:
-        """Whether every tile has its own list, so that they can come and go."""
+        """Whether every tile has a list of its own, so that lists can be streamed."""
         entries = sum(len(image) // LIST_ENTRY_BYTES for image in self._distinct_lists)
         return len(self.runs) > 1 and entries > list_share(self.config)
 
     def lower(self, job: Job) -> list[Command]:
-        """A command for each run: its three loops run over tiles, rows and columns.
+        """Return a command for each run, whose three loops run over tiles, rows and columns.
 
-        Where the array computes less than a byte at a time, the inner loop collects a pixel's bits.
+        Where the array computes less than a byte at a time, the inner loop gathers a pixel's bits.
         """
         return self._commands(self._collecting(job), job.tiles)
 
     def _collecting(self, job: Job) -> Job:
-        """The job in the order in which it is computed."""
+        """Return the job with the order of loops in which a pixel's bits are gathered."""
         return job if self.array_tiles == 1 else dataclasses.replace(job, tile_inner=True)
 
     def _commands(self, job: Job, tiles: range) -> list[Command]:
-        """The commands of some of a job's tiles."""
+        """Return the commands of some of a job's tiles."""
         parts = ((run, range(max(run.tiles.start, tiles.start), min(run.tiles.stop, tiles.stop))) for run in self.runs)
         return [self._command(job, run, part) for run, part in parts if part]
 
     def _command(self, job: Job, run: Run, tiles: range) -> Command:
-        """The command of some tiles of a run."""
+        """Return the command of some tiles of a run."""
         layer, target = self.layer, job.target
         windows, below, beside = self._windows(job)
         channels = self.channels(tiles, self.outputs)
@@ -272,17 +272,18 @@ class ConvolutionOperation(ArrayOperation):
         return Command(fields, self.index, reads, writes)
 
     def _windows(self, job: Job) -> tuple[Addresses, int, int]:
-        """First bytes of a job's windows, int64[rows, columns], and bytes from one to that below and that beside it."""
+        """Return the first bytes of a job's windows, int64[rows, columns], and the vertical and the horizontal pitch in
+        bytes."""
         first, below, beside = window_pitches(self.layer.window, job.sources[0])
         rows, columns = job.rows, job.columns
         y, x = np.ogrid[rows.start : rows.stop, columns.start : columns.stop : columns.step]
         return first + y * below + x * beside, below, beside * columns.step
 
     def _used(self, run: Run, tiles: range) -> Addresses:
-        """Bytes from the layer's window to those that some tiles of a run need: int64[bytes]."""
+        """Return the offsets, from the layer's window, of the bytes that some tiles of a run need: int64[bytes]."""
         lanes, offsets = self.config.array.lanes, self.offsets.reshape(-1)
         if run.pitch == 0:
-            # The same for all of them.
+            # All tiles need the same bytes.
             offsets = offsets + self.origins[tiles.start]
             return offsets[places(offsets - run.source, run.starts, lanes)[1]]
         return np.concatenate(
@@ -297,9 +298,9 @@ class ConvolutionOperation(ArrayOperation):
 def weight_words(
     weights: npt.NDArray[np.int8], offsets: Addresses, starts: Addresses, lanes: int, columns: int
 ) -> npt.NDArray[np.int8]:
-    """Weights in the order of use: each where its activation byte comes in, 0 at the bytes between.
+    """Return weights in the order of use: each in the lane of its activation byte, 0 in lanes of unused bytes.
 
-    Those of bytes that are in no word are left out.
+    Weights of bytes that are in no word are left out.
 
     Parameters
     ----------
@@ -324,7 +325,7 @@ def weight_words(
     )
 
 
-# Matrix products of two activations: a convolution whose weights are stored by another layer.
+# A matrix product of two activations is a convolution whose weights are stored by another layer.
 
 
 class MatrixOperation(ConvolutionOperation):
@@ -332,16 +333,16 @@ class MatrixOperation(ConvolutionOperation):
 
     @property
     def kernel(self) -> npt.NDArray[np.int8]:
-        """Any of them may be there."""
+        """All ones, as any weight may be non-zero."""
         return np.ones((*self.layer.order.shape[:1], 1, 1, *self.layer.order.shape[1:]), np.int8)
 
     def _weights(self) -> Constant:
-        """The words of all tiles, as the layer before it has written them."""
+        """Return the words of all tiles, which the layer before has written."""
         sizes = (self.tile_steps * self.config.weight_word_bytes).tolist()
         return Constant(Stored(self.layer.inputs[1], 0, sum(sizes)), tuple(sizes))
 
     def _parameters(self) -> Constant:
-        """One scale, and no bias."""
+        """Return parameters with one scale, and no bias."""
         bias, multiplier = np.zeros(self.outputs, np.int32), np.full(self.outputs, self.layer.multiplier)
         return channel_parameters(self.layer, bias, multiplier, self.tile_channels, self.config)
 
@@ -349,10 +350,10 @@ class MatrixOperation(ConvolutionOperation):
 MATRIX_PRODUCT = Lowering({MatrixProduct: MatrixOperation}, (MAC,), is_tile_inner=True)
 
 
-# Average pooling whose border does not count: a convolution that divides by as many elements as lie in the map.
+# Average pooling that excludes its padding is a convolution that divides by the number of elements within the map.
 #
-# The border holds the zero point, which adds nothing to a sum. So all windows are those of the convolution, and a
-# border class differs from the others in its scale alone.
+# The border holds the zero point, which adds nothing to a sum. So all windows are those of the convolution, and only
+# the scale depends on the border class.
 
 
 class BorderedAverage(Operation):
@@ -362,7 +363,7 @@ class BorderedAverage(Operation):
     ----------
     network : Network
     whole : Operation
-        Of the same layer, as if all windows had one multiplier.
+        The operation of the layer as if all windows had one multiplier.
     """
 
     def __init__(self, network: Network, whole: Operation):
@@ -371,14 +372,14 @@ class BorderedAverage(Operation):
         self.tiles, self.tile_channels = whole.tiles, whole.tile_channels
         self.reads_own_channels, self.pixels = whole.reads_own_channels, whole.pixels
         window, self.input_size = self.layer.window, network.graph.tensors[self.layer.input].shape[:2]
-        #: Elements of a window in the map, in the order of the parameters.
+        #: Numbers of elements of a window within the map, in the order of the parameters.
         self.counts = tuple(self.layer.multipliers)
         classes = border_classes(window, self.input_size, *map(range, window.output_size(*self.input_size)))
         self.fold = f"{whole.fold}, {len(classes)} border classes"
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """Those of the convolution, with a parameter word for each number of elements: all channels share it."""
+        """The convolution's constants, with a parameter word for each number of elements, which all channels share."""
         lanes = self.config.array.requant_lanes
         bias = np.full(lanes, self.layer.offset, np.int32)
         words = b"".join(
@@ -388,7 +389,7 @@ class BorderedAverage(Operation):
         return self.whole.constants | {LocalMemory.PARAMETER: Constant(words)}
 
     def lower(self, job: Job) -> list[Command]:
-        """The convolution's commands for each class, with the class's parameters."""
+        """Return the convolution's commands for each border class, with the class's parameters."""
         commands = []
         for part in border_classes(self.layer.window, self.input_size, job.rows, job.columns):
             place = self.counts.index(len(part.kernel_rows) * len(part.kernel_columns))
@@ -400,17 +401,17 @@ class BorderedAverage(Operation):
         return commands
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """Those of the convolution."""
+        """Return those of the convolution."""
         return self.whole.steps(rows, columns, tiles)
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """Those of the convolution."""
+        """Return those of the convolution."""
         return self.whole.cycles(rows, columns, tiles)
 
 
 def products(make: MakeOperation) -> dict[type[Layer], MakeOperation]:
-    """Make operations of all kinds of products of codes: of averages whose border does not count with all their
-    multipliers."""
+    """Return, for each kind of product, the function that makes its operation by ``make``; averages that exclude their
+    padding get all their multipliers."""
 
     def make_average(network: Network, index: int, sources: tuple[Storage, ...], target: Storage) -> Operation:
         operation = make(network, index, sources, target)
@@ -419,18 +420,18 @@ def products(make: MakeOperation) -> dict[type[Layer], MakeOperation]:
     return {Convolution: make, Pad: make, AveragePool: make_average}
 
 
-# Grouped convolutions that the chained columns cannot compute: tiles of whole groups on the multiplier array.
+# Grouped convolutions that the chained columns cannot compute have tiles of whole groups on the multiplier array.
 
 
 class GroupedConvolutionOperation(ConvolutionOperation):
     """A convolution of several groups.
 
-    A tile is as many groups as ``columns`` output channels hold, with zeros for the weights between a group's outputs
+    A tile is as many groups as fit ``columns`` output channels, with zeros for the weights between a group's outputs
     and another's inputs; or, where a group has more outputs, an even part of a group.
     """
 
     def _plan_tiles(self) -> int:
-        """Choose the tiles; input channels that each of them reads."""
+        """Choose the tiles; return the number of input channels that each of them reads."""
         layer, columns = self.layer, self.config.array.columns
         group_outputs, inputs = self.outputs // layer.groups, layer.weights.shape[3]
         self.tile_groups = min(max(columns // group_outputs, 1), layer.groups)
@@ -445,12 +446,12 @@ class GroupedConvolutionOperation(ConvolutionOperation):
         return self.tile_groups * inputs
 
     def _describe(self, channels: int) -> str:
-        """How windows read their input, for people."""
+        """Return a text for people about the words of windows."""
         return f"{self.layer.groups} groups, {super()._describe(channels)}"
 
     @cached_property
     def _tile_weights(self) -> npt.NDArray[np.int8]:
-        """int8[tiles, columns, elements of a window], zero between the groups."""
+        """The weights int8[tiles, columns, elements of a window], zero between the groups."""
         layer, (outputs, rows, columns, inputs) = self.layer, self.layer.weights.shape
         weights = np.zeros((self.tiles, self.config.array.columns, rows, columns, self.tile_groups * inputs), np.int8)
         for output in range(outputs):

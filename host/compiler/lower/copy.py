@@ -1,4 +1,4 @@
-"""Elements moved to other channels or pixels: copies on the lane-wise maximum, through a table where scales differ."""
+"""Copies of elements to other channels or pixels on the lane-wise maximum, through a table where scales differ."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from .fields import Codes, Loop, Tiles, compute_fields, identity_parameters, ste
 
 
 def copies(network: Network, layer: Layer) -> list[Selection]:
-    """What a layer that copies takes of its inputs that is not already where it belongs.
+    """Return the selections of a copying layer that are not in place already.
 
     Raises
     ------
     CompileError
-        If what it takes begins within a byte, there or in the output, or ends within one that holds further channels.
+        If a selection begins within a byte, of input or output, or ends within one that holds further channels.
     """
     target = network.place_of(layer.output)
 
@@ -56,8 +56,8 @@ def _check_begins_at_bytes(network: Network, layer: Layer, part: Selection) -> N
 class CopyOperation(Operation):
     """A concatenation of channels, a slice of them, or another arrangement of elements.
 
-    There is one tile: all channels. With more tables than their memory holds there are several, so that one's are
-    loaded while another is copied.
+    There is one tile of all channels. With more tables than their memory holds there are several tiles, so that one's
+    tables are loaded while another is copied.
     """
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
@@ -79,13 +79,13 @@ class CopyOperation(Operation):
 
     @property
     def written_bytes(self) -> int:
-        """Those that are copied."""
+        """The bytes that are copied."""
         height, width = self.output_size
         return sum(_pixels(part, height, width) * self._bytes(part) for part in self.copies)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The parameter that leaves codes as they are, a list of one step, and the tables."""
+        """The identity parameter, a list of one step, and the tables."""
         images = [b"".join(tables) for tables in self.tables]
         tables = {LocalMemory.TABLE: Constant(b"".join(images), tuple(map(len, images)))} if any(images) else {}
         return {
@@ -95,8 +95,8 @@ class CopyOperation(Operation):
         }
 
     def lower(self, job: Job) -> list[Command]:
-        """One command for each copy; its tiles are ``lanes`` channels of a pixel."""
-        # Tables come tile by tile, see :mod:`.segments`.
+        """Return a command for each copy, whose tiles are ``lanes`` channels of a pixel."""
+        # Tables may be streamed tile by tile.
         (tile,) = job.tiles
         tables = self.tables[tile]
         pixels = ((part, *part.within(job.rows, job.columns)) for part in self.groups[tile])
@@ -107,12 +107,12 @@ class CopyOperation(Operation):
         ]
 
     def _copy(self, job: Job, part: Selection, rows: range, columns: range, table: int | None) -> Command:
-        """The command of a copy of some of its rows and columns; ``table`` is counted from the job's first one."""
+        """Return the command of a copy of some rows and columns; ``table`` counts from the job's first one."""
         source, target = job.sources[part.source], job.target
         writes = target.addresses(part.written.rows(rows), part.written.columns(columns), part.targets)
         below, beside = part.written.steps
         run = self._run(part)
-        # Whatever is read where no element is taken, at the address 0 or elsewhere, the clamp makes the code of it.
+        # Where no element is read, the clamp gives the code, whatever byte is read at the address 0 or elsewhere.
         reads, first, codes = NO_ADDRESSES, 0, Codes(low=part.code, high=part.code)
         down = across = along_tiles = 0
         if part.code is None:
@@ -139,16 +139,16 @@ class CopyOperation(Operation):
         return Command(fields, self.index, reads, writes)
 
     def channels(self, tiles: range, total: int) -> range:
-        """Those from the first copy of each tile to that of the next one."""
+        """Return the channels from the first copy of each tile to that of the next one."""
         edges = [0, *(group[0].target for group in self.groups[1:]), total]
         return range(edges[tiles.start], edges[tiles.stop])
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """Each word of each copy."""
+        """Return a step for each word of each copy."""
         return sum(_pixels(part, rows, columns) * self._words(part) for part in self._parts(tiles))
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A group of results a cycle."""
+        """Return a cycle for each group of results."""
         return sum(
             _pixels(part, rows, columns)
             * self._words(part)
@@ -160,22 +160,23 @@ class CopyOperation(Operation):
         return [part for tile in tiles for part in self.groups[tile]]
 
     def _run(self, part: Selection) -> int:
-        """Bytes of a pixel that are copied at once."""
+        """Return the bytes of a pixel that are copied at once."""
         return self.config.array.lanes if part.spread == 1 and part.vectors[2] == (0, 0, 1) else 1
 
     def _words(self, part: Selection) -> int:
-        """Times that a pixel is read."""
+        """Return the number of words of a pixel."""
         return -(-self._bytes(part) // self._run(part))
 
 
 def _pixels(part: Selection, rows: int, columns: int) -> int:
-    """How many there are of a copy in so many rows and columns of the output."""
+    """Return the number of pixels of a copy in so many rows and columns of the output."""
     down, across = part.within(range(rows), range(columns))
     return len(down) * len(across)
 
 
 def _grouped(parts: list[Selection], most: int) -> list[list[Selection]]:
-    """All parts if they have no more than ``most`` tables, else neighbours with half as many."""
+    """Return one group of all parts if they have at most ``most`` tables, else groups of neighbours with half as
+    many."""
     if len({part.image for part in parts} - {b""}) <= most:
         return [parts]
     groups: list[list[Selection]] = [[]]

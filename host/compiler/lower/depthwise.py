@@ -1,4 +1,4 @@
-"""Depthwise convolutions and average pooling: each lane a channel of its own, on the array's chained columns.
+"""Depthwise convolutions and average pooling on the array's chained columns, with a channel for each lane.
 
 The columns of the array see neighbouring image columns: a stream of words runs along a row of windows, image column by
 image column, and every column of the array is one image column after the one before. A window needs the words of the
@@ -33,11 +33,11 @@ _MOST_ROWS = DEPTHWISE.format.field("rows").limits[1]
 
 
 def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: int) -> Stream | None:
-    """The fastest one of both axes and all numbers of results; None if one command cannot say any.
+    """Return the fastest stream over both axes and all numbers of results; None if no command can express one.
 
-    Of those that take as long, the one with the fewest results.
+    Of equally fast streams it is the one with the fewest results.
     """
-    # Whether the engine could, is asked where there is none too: of one that is built as by default.
+    # A configuration without the engine is judged by the engine's default configuration.
     own = config.engines.get(DEPTHWISE, DEPTHWISE.configuration())
     streams = [Stream(window, own.taps, along, 1 + more) for more in range(own.chains) for along in (1, 0)]
     possible = [stream for stream in streams if stream.results <= stream.rows <= _MOST_ROWS]
@@ -50,11 +50,11 @@ def best_stream(window: Window, config: Config, sizes: tuple[int, int], groups: 
 
 
 def _takes(network: Network, layer: ProductLayer) -> bool:
-    """Whether the chained columns can compute a layer."""
+    """Return whether the chained columns can compute a layer."""
     outputs, _, _, inputs = layer.weights.shape
     if not 1 < layer.groups == outputs or inputs != 1:
         return False
-    # There is a step for each element of the kernel, and all are in the list memory.
+    # There is a step for each element of the kernel, and the list memory holds all of them.
     if layer.window.kernel[0] * layer.window.kernel[1] > network.config.memory.list_entries:
         return False
     sizes = network.graph.tensors[layer.output].shape[:2]
@@ -62,7 +62,7 @@ def _takes(network: Network, layer: ProductLayer) -> bool:
 
 
 def _is_unit(layer: ProductLayer, sizes: tuple[int, int]) -> bool:
-    """Whether one weight word serves every step: equal weights, and no window beside another."""
+    """Return whether one weight word serves every step: equal weights, and a single window."""
     return sizes == (1, 1) and len(np.unique(layer.weights)) == 1
 
 
@@ -94,7 +94,7 @@ class DepthwiseOperation(Operation):
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """Weights and parameters tile by tile, step lists, perhaps a table."""
+        """Weights and parameters tile by tile, step lists, and the table if there is one."""
         return {
             LocalMemory.WEIGHT: self._weights(),
             LocalMemory.PARAMETER: channel_parameters(
@@ -109,7 +109,7 @@ class DepthwiseOperation(Operation):
         return Constant(words.tobytes(), (words[0].nbytes,) * self.tiles)
 
     def _lists(self) -> Constant:
-        """A list for each number of results that a window may have, the shortest first."""
+        """Return a list for each number of results that a window may have, in ascending order of the number."""
         if self.is_unit:
             return step_list(self.taps.reshape(-1))
         lists = [self._offsets(1 + results) for results in range(self.stream.results)]
@@ -121,19 +121,19 @@ class DepthwiseOperation(Operation):
         return range(self.stream.results)
 
     def _kernel(self) -> npt.NDArray[np.int8]:
-        """int8[tiles, kernel rows, kernel columns, lanes], zero beyond the last channel."""
+        """Return the weights int8[tiles, kernel rows, kernel columns, lanes], zero beyond the last channel."""
         kernel = np.zeros((self.tiles * self.tile_channels, *self.layer.weights.shape[1:3]), np.int8)
         kernel[: self.channels_in_all] = self.layer.weights[..., 0]
         return kernel.reshape(self.tiles, self.tile_channels, *kernel.shape[1:]).transpose(0, 2, 3, 1)
 
     def _unit_words(self) -> npt.NDArray[np.int8]:
-        """One word for each tile, int8[tiles, 1, columns, lanes]: the first array column's weights."""
+        """Return one word for each tile, int8[tiles, 1, columns, lanes], with weights for the first array column."""
         words = np.zeros((self.tiles, 1, self.config.array.columns, self.tile_channels), np.int8)
         words[:, 0, 0] = self._kernel()[:, 0, 0]
         return words
 
     def _stream_words(self) -> npt.NDArray[np.int8]:
-        """The weight words int8[tiles, rows, columns, lanes]."""
+        """Return the weight words int8[tiles, rows, columns, lanes]."""
         stream, kernel = self.stream, self._kernel()
         if stream.along == 0:
             kernel = kernel.transpose(0, 2, 1, 3)
@@ -150,9 +150,9 @@ class DepthwiseOperation(Operation):
         return words.reshape(self.tiles, stream.rows, *words.shape[3:])
 
     def _offsets(self, results: int) -> npt.NDArray[np.int64]:
-        """Where the words of a window lie of which so many results are wanted, int64[steps]."""
+        """Return the offsets of the words of a window with so many results, int64[steps]."""
         stream, along = self.stream, self.stream.along
-        # Words beyond the kernel may be any.
+        # Words beyond the kernel are arbitrary.
         offsets = np.zeros((stream.columns, stream.turns, len(stream.across)), np.int64)
         for turn, column in np.ndindex(stream.turns, stream.columns):
             position = max(self._position(turn, column), 0) * stream.window.dilation[along]
@@ -162,13 +162,13 @@ class DepthwiseOperation(Operation):
         return offsets.reshape(-1)
 
     def _position(self, turn: int, column: int) -> int:
-        """The kernel element along the stream that an array column has, negative for none: the first column of a chain
+        """Return the kernel element along the stream of an array column, negative for none. The first column of a chain
         has the newest image column of its turn, the last one the oldest."""
         return self.stream.window.kernel[self.stream.along] - 1 - column - turn * self.stream.taps
 
     def lower(self, job: Job) -> list[Command]:
-        """A command for as many rows as windows have results, and one for what is left: tiles, then the windows across
-        the stream, then those along it."""
+        """Return a command for whole windows, with rows for all their results, and one for the remaining rows. The
+        loops run over tiles, over windows across the stream, and over windows along it."""
         stream = self.stream
         across = job.rows if stream.along == 1 else job.columns
         full = len(across) // stream.results * stream.results
@@ -176,7 +176,7 @@ class DepthwiseOperation(Operation):
         return [self._command(job, part, results) for part, results in parts if part]
 
     def _command(self, job: Job, across: range, results: int) -> Command:
-        """One command: windows across the stream of so many results each."""
+        """Return a command whose windows have so many results across the stream."""
         layer, (source,), target, stream = self.layer, job.sources, job.target, self.stream
         rows, columns = (across, job.columns) if stream.along == 1 else (job.rows, across)
         first, *pitches = window_pitches(layer.window, source)
@@ -211,11 +211,11 @@ class DepthwiseOperation(Operation):
         return Command(fields, self.index, reads.reshape(-1), writes)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """What of a window the one before has not read."""
+        """Return the steps that a window does not share with the window before."""
         return len(tiles) * self.stream.cycles((rows, columns), 0)
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A step a cycle, or a group of results, whichever takes longer."""
+        """Return the cycles: a step or a group of results each cycle, whichever takes longer."""
         return len(tiles) * self.stream.cycles((rows, columns), self.groups)
 
 
@@ -223,6 +223,6 @@ LOWERING = Lowering(products(DepthwiseOperation), (DEPTHWISE,), _takes)
 
 
 def tap_addresses(window: Window, storage: Storage) -> npt.NDArray[np.int64]:
-    """Where a channel's elements of a window lie, from the first one on: int64[kernel rows, kernel columns]."""
+    """Return the offsets of a channel's elements in a window, int64[kernel rows, kernel columns]."""
     row, column = np.ogrid[: window.kernel[0], : window.kernel[1]]
     return row * window.dilation[0] * storage.row_pitch + column * window.dilation[1] * storage.pixel_pitch

@@ -1,4 +1,4 @@
-"""Fast pointwise convolutions: a window for each pixel on the butterfly."""
+"""Fast pointwise convolutions on the butterfly, with a window for each pixel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..operation import Command, Constant, Job, Lowering, Operation
 from ..storage import Storage
 from .fields import Codes, Loop, Tiles, compute_fields, only_table, step_list, table_constants
 
-# Whether a configuration runs a fast pointwise convolution, and what would: for the compiler, and before training.
+# Checks whether a configuration can run a fast pointwise convolution, for the compiler and before training.
 
 
 def check_pattern(pattern: Pattern, config: Config) -> None:
@@ -34,7 +34,7 @@ def check_pattern(pattern: Pattern, config: Config) -> None:
     Raises
     ------
     ValueError
-        With what it lacks, and the preset, or the part of a configuration, that would do.
+        With what the configuration lacks, and a preset, or a part of a configuration, that would do.
     """
     if FPC not in config.engines:
         raise ValueError(missing_engines([FPC.name], config))
@@ -45,13 +45,13 @@ def check_pattern(pattern: Pattern, config: Config) -> None:
 
 
 def missing_engines(needed: Iterable[str], config: Config) -> str:
-    """Why a configuration has no layer that any one of these engines would run."""
+    """Return a message for a layer that needs one of these engines, none of which the configuration has."""
     have = ", ".join(engine.name for engine in config.engines)
     return f"engines must include {', or '.join(needed)} for this layer, not {have}; choose a --config that does"
 
 
 def _remedy(pattern: Pattern) -> str:
-    """The preset that runs a function of this pattern, or the part of a configuration that does."""
+    """Return the preset that runs a function of this pattern, or the part of a configuration that would."""
     for name, config in PRESETS.items():
         with contextlib.suppress(ValueError):
             if FPC in config.engines and stages_on(pattern, config.engines[FPC].pattern) is not None:
@@ -66,14 +66,14 @@ def _remedy(pattern: Pattern) -> str:
 
 
 class FastPointwiseOperation(Operation):
-    """A fast pointwise convolution. There is one tile: all channels."""
+    """A fast pointwise convolution. There is one tile of all channels."""
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(network, index, sources, target)
         self.tile_channels = self.output_channels
         self.pattern = self.layer.stages.pattern
         self.words = positions(self.pattern.stages, self.config.array.lanes)
-        # Powers of two are shifts; a table's codes come from the requantiser.
+        # Scales that are powers of two are shifts; a layer with a table needs the requantiser.
         shifts = self.layer.requantisation.shift is not None and self.layer.table is None
         self.finish = SHIFT if shifts and SHIFT.is_built(self.config) else REQUANTISE
         self.groups = result_groups(self.config, self.pattern.outputs, self.finish)
@@ -81,12 +81,12 @@ class FastPointwiseOperation(Operation):
 
     @cached_property
     def placed(self) -> Placed:
-        """The weights where the configuration's butterfly wants them.
+        """The weights in the words of the configuration's butterfly.
 
         Raises
         ------
         CompileError
-            If it has not all stages, weights or skips of the layer.
+            If the butterfly lacks stages, weights or skips of the layer.
         """
         try:
             check_pattern(self.pattern, self.config)
@@ -96,7 +96,7 @@ class FastPointwiseOperation(Operation):
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """A weight word for each word of a pixel, parameters, a step list, perhaps a table."""
+        """A weight word for each word of a pixel, parameters, a step list, and the table if there is one."""
         lanes, columns = self.config.array.lanes, self.config.array.columns
         used = self.placed.words
         words = np.zeros((self.words, columns, lanes), np.int8)
@@ -104,7 +104,7 @@ class FastPointwiseOperation(Operation):
         own = self.config.engines[FPC]
         own_words = np.zeros((self.words, own.own_word_bytes(self.config.array) // lanes, lanes), np.int8)
         own_words[:, : own.own_columns(self.config.array)] = used[:, columns:]
-        # Words without a channel are null, wherever they are read.
+        # Words without a channel count as zero, wherever they are read.
         starts = np.arange(self.words) * lanes
         return {
             LocalMemory.WEIGHT: Constant(words.tobytes(), (words.nbytes,)),
@@ -115,7 +115,7 @@ class FastPointwiseOperation(Operation):
         }
 
     def _parameters(self) -> Constant:
-        """A word for each group of results."""
+        """Return a word for each group of results."""
         finish, words = self.layer.requantisation, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
         if self.finish.is_whole:
             biases = np.zeros((self.groups, self.config.array.lanes), "<i2")
@@ -126,7 +126,7 @@ class FastPointwiseOperation(Operation):
         return Constant(words.tobytes(), (words.nbytes,))
 
     def lower(self, job: Job) -> list[Command]:
-        """One command: two of its loops run over rows and columns."""
+        """Return one command, two of whose loops run over rows and columns."""
         layer, (source,), target = self.layer, job.sources, job.target
         finish = layer.requantisation
         reads = source.addresses(job.rows, job.columns, range(self.pattern.inputs))
@@ -157,11 +157,11 @@ class FastPointwiseOperation(Operation):
         return [Command(fields, self.index, reads, writes)]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """The words of a pixel."""
+        """Return a step for each word of a pixel."""
         return rows * columns * len(tiles) * self.words
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A word a cycle, or a group of results, whichever takes longer."""
+        """Return the cycles: a word or a group of results each cycle, whichever takes longer."""
         return rows * columns * len(tiles) * max(self.words, self.groups)
 
 

@@ -1,4 +1,4 @@
-"""Fields: what the COMPUTE commands of all engines say in the same way."""
+"""Fields of COMPUTE commands, and images of constants, that operations of all engines have in common."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """The results of windows at one place, taken by as many as the engine gives at a time.
+    """The results of windows at one position, divided into as many as the engine gives at a time.
 
     Attributes
     ----------
     results : int
-        In all: they lie side by side.
+        Number of all results, which are side by side.
     most : int
-        Of a tile: every one but the last has as many.
+        Number of results of every tile but the last, which may have fewer.
     source : int
         Bytes from the windows of a tile to those of the next.
     bits : int
-        Of a result.
+        Bits of a result.
     spread : int
-        Bytes from one result to the next, where a tile is one.
+        Bytes from one result to the next, where a tile has one result.
     """
 
     results: int
@@ -61,29 +61,29 @@ class Tiles:
 
     @property
     def loop(self) -> Loop:
-        """The loop over them; what is less than a byte is collected in one."""
+        """The loop over tiles; tiles of less than a byte are gathered in a byte."""
         return Loop(-(-self.results // self.most), self.source, self.most * self.bits // 8 * self.spread)
 
     @property
     def last(self) -> int:
-        """Results of the last one."""
+        """The number of results of the last tile."""
         return self.results - (self.loop.count - 1) * self.most
 
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """What the requantiser makes of results: by default the code that each is.
+    """Settings of the requantiser; by default results are codes already.
 
     Attributes
     ----------
     zero_point, low, high : int
-        What is added, and the clamp after it.
+        The addend after scaling, and the limits of the clamp after that.
     parameter : int
-        Words from those of the job to the ones that are used.
+        Index of the first parameter word, from the job's first one.
     is_shared : bool
         Whether all results have one parameter word.
     table : int or None
-        The job's transfer table that the codes are looked up in, by its number; none by default.
+        Index of the transfer table in which codes are looked up, from the job's first one; none by default.
     """
 
     zero_point: int = 0
@@ -107,25 +107,25 @@ def compute_fields(
     entry: int = 0,
     **own: int,
 ) -> Compute:
-    """The fields of a COMPUTE command.
+    """Return the fields of a COMPUTE command.
 
     Parameters
     ----------
     job : Job
-        Whose constants and order of loops count.
+        The job, for its constants and its order of loops.
     engine : Engine
     steps : int
-        Of a window.
+        Number of steps of a window.
     source, destination : int
-        Address of the first window's first byte, and of its first result.
+        Addresses of the first window's first byte, and of its first result.
     tiles : Tiles
     windows : tuple of Loop
         Two loops, the outer one first.
     codes : Codes
     entry : int
-        Of the job's step lists, the first that counts.
+        First entry of the step list, from the job's first one.
     own : int
-        By name, fields that are not the same for all engines: the weights, and those of the engine's own.
+        Other fields by name: ``weight``, and the engine's own.
     """
     loops = (*windows, tiles.loop) if job.tile_inner else (tiles.loop, *windows)
     outer, middle, inner = loops
@@ -160,17 +160,17 @@ def compute_fields(
 
 
 def only_table(job: Job) -> int | None:
-    """The number of a job's transfer table; None where it has none."""
+    """Return the index of a job's only transfer table; None if it has none."""
     return 0 if LocalMemory.TABLE in job.addresses else None
 
 
-# Images: what operations need in the memories for constants, and how lists, tables and parameters lie there.
+# Images of constants: step lists, tables and parameters in the format of their memories.
 
 
 def step_list(offsets: npt.NDArray[np.int64], start: int = 0, counts: npt.NDArray[np.int64] | None = None) -> Constant:
-    """The step list with these offsets, int64[steps], whose sums begin at step ``start``.
+    """Return the step list with these offsets, int64[steps], whose sums begin at step ``start``.
 
-    Of each word ``counts`` bytes count, int64[steps], or all.
+    ``counts``, int64[steps], is the number of bytes of each word that count; by default all.
     """
     entries = offsets.astype("<u4")
     if counts is not None:
@@ -181,12 +181,12 @@ def step_list(offsets: npt.NDArray[np.int64], start: int = 0, counts: npt.NDArra
 
 
 def table_constants(table: npt.NDArray[np.int8] | None) -> dict[LocalMemory, Constant]:
-    """The transfer table int8[256] of a layer, if it has one."""
+    """Return the transfer table int8[256] of a layer, if it has one."""
     return {} if table is None else {LocalMemory.TABLE: Constant(table.tobytes())}
 
 
 def identity_parameters(config: Config) -> Constant:
-    """The parameter word that leaves codes as they are."""
+    """Return the parameter word that does not change codes."""
     lanes = config.array.requant_lanes
     words = pack_parameters(np.zeros(lanes, np.int32), np.ones(lanes, np.float32))
     return Constant(words.astype("<u8").tobytes())
@@ -195,12 +195,12 @@ def identity_parameters(config: Config) -> Constant:
 def channel_parameters(
     layer: Layer, bias: Int32, multiplier: npt.NDArray[np.float32], tile_channels: int, config: Config
 ) -> Constant:
-    """The parameters of a layer's output channels; every tile begins a word.
+    """Return the parameters of a layer's output channels; every tile begins a word.
 
     Parameters
     ----------
     layer : Layer
-        For messages.
+        The layer, for messages.
     bias : int32[outputs]
     multiplier : float32[outputs]
     tile_channels : int

@@ -1,7 +1,7 @@
-"""Max pooling and pointwise tables: windows on the lane-wise maximum, each lane a byte of its own, or of binary values.
+"""Max pooling and pointwise tables on the lane-wise maximum, where each lane is a byte of its own, or of binary values.
 
-A max pooling reads no border. It runs in border classes, each with a step list of its own: the maximum of the elements
-inside is the same, and they are fewer.
+A max pooling reads no border. It runs in border classes, each with a step list for the elements within the map, whose
+maximum is that of the window.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .windows import BorderClass, border_classes, window_pitches
 
 
 class LanewiseOperation(Operation):
-    """A max pooling, or a table on every code (a window of one element). There is one tile: all channels."""
+    """A max pooling, or a table on every code (a window of one element). There is one tile of all channels."""
 
     engine = MAXIMUM
-    #: Of windows without an element.
+    #: The result of windows without an element.
     least = -128
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
@@ -40,14 +40,14 @@ class LanewiseOperation(Operation):
         self.taps = (
             row * self.window.dilation[0] * source.row_pitch + column * self.window.dilation[1] * source.pixel_pitch
         )
-        #: The step lists, each with its first entry.
+        #: The step lists, each with the index of its first entry.
         self.lists: dict[tuple[int, ...], int] = {}
         classes = border_classes(self.window, self.input_size, range(height), range(width))
         for part in classes:
             steps = self._steps_of(part)
             self.lists.setdefault(steps, sum(map(len, self.lists)))
         self.is_dense = all(storage.row_pitch == storage.row_bytes for storage in (source, target))
-        #: Whether a run is the channels of a pixel: windows do not lie side by side, or the pixels do not.
+        #: Whether a run is the channels of a pixel, because windows or pixels are not side by side.
         self.by_pixel = self.window.stride[1] > 1 or not source.pixel_pitch == target.pixel_pitch == self.pixel_bytes
         lanes = self.config.array.lanes
         run, _, _ = self._loops(target.height, target.width, is_dense=self.is_dense)
@@ -56,7 +56,7 @@ class LanewiseOperation(Operation):
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The parameter that leaves codes as they are, the step lists, perhaps a table."""
+        """The identity parameter, the step lists, and the table if there is one."""
         lists = b"".join(step_list(np.array(steps)).image for steps in self.lists)
         return {
             LocalMemory.PARAMETER: identity_parameters(self.config),
@@ -65,7 +65,8 @@ class LanewiseOperation(Operation):
         }
 
     def _steps_of(self, part: BorderClass) -> tuple[int, ...]:
-        """Where the elements of a class's windows lie, from the first one on; any byte, where there are none."""
+        """Return the offsets of the elements of a class's windows from the first one; an arbitrary byte if there are
+        none."""
         if part.is_empty:
             return (0,)
         taps = self.taps[
@@ -74,10 +75,10 @@ class LanewiseOperation(Operation):
         return tuple((taps - taps[0]).tolist())
 
     def _loops(self, rows: int, columns: int, *, is_dense: bool) -> tuple[int, int, int]:
-        """Bytes of a run of results, and the runs in the middle and the inner loop.
+        """Return the bytes of a run of results, and the numbers of runs in the middle and in the inner loop.
 
-        Where windows lie side by side, a row of results is one run of bytes whatever the channels, and a whole map is
-        one if its rows lie side by side too. Else a run is the channels of a pixel.
+        Where windows are side by side, a row of results is one run of bytes for any number of channels, and a whole map
+        is one run if its rows are side by side too. Else a run is the channels of a pixel.
         """
         window, size = self.window, self.pixel_bytes
         if self.by_pixel:
@@ -87,7 +88,7 @@ class LanewiseOperation(Operation):
         return columns * size, 1, rows
 
     def lower(self, job: Job) -> list[Command]:
-        """One command for each class; its tiles are ``lanes`` bytes of a run."""
+        """Return a command for each border class, whose tiles are ``lanes`` bytes of a run."""
         return [
             self._command(job, part) for part in border_classes(self.window, self.input_size, job.rows, job.columns)
         ]
@@ -99,7 +100,7 @@ class LanewiseOperation(Operation):
         run, middle, inner = self._loops(rows, columns, is_dense=source.row_pitch == target.row_pitch == row_bytes)
         steps = self._steps_of(part)
         writes = target.addresses(part.rows, part.columns)
-        # Where windows are empty, whatever is read, at the address 0 or elsewhere, the least value comes of it.
+        # Empty windows give the least value by the clamp, whatever byte is read at the address 0 or elsewhere.
         first = below = beside = along_tiles = 0
         reads, codes = NO_ADDRESSES, Codes(low=self.least, high=self.least, table=only_table(job))
         if not part.is_empty:
@@ -128,12 +129,12 @@ class LanewiseOperation(Operation):
         return Command(fields, self.index, reads, writes)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """A word for each element of a window."""
+        """Return a step for each element of a window."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
         return len(tiles) * -(-run // self.config.array.lanes) * middle * inner * self.taps.size
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A step a cycle, or a group of results, whichever takes longer."""
+        """Return the cycles: a step or a group of results each cycle, whichever takes longer."""
         run, middle, inner = self._loops(rows, columns, is_dense=self.is_dense)
         lanes = self.config.array.lanes
         groups = result_groups(self.config, min(run, lanes))
@@ -141,7 +142,7 @@ class LanewiseOperation(Operation):
 
 
 class BinaryPoolingOperation(LanewiseOperation):
-    """A max pooling of binary values: bytes of eight channels each."""
+    """A max pooling of binary values, on bytes of eight channels each."""
 
     engine = BINARY_MAXIMUM
     least = 0

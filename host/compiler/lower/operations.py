@@ -1,4 +1,4 @@
-"""Operations: choose, for every layer, how it is executed, by what the configuration's engines can do."""
+"""The choice of a lowering for every layer, by the configuration's engines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..storage import Storage
 from . import binary, convolution, copy, depthwise, fast_pointwise, lanewise, pairs, wide_windows
 from .fast_pointwise import missing_engines
 
-#: For each layer the first one counts that takes it and has its engines.
+#: All lowerings; a layer gets the first one that accepts it and has its engines.
 LOWERINGS: tuple[Lowering, ...] = (
     depthwise.LOWERING,
     wide_windows.LOWERING,
@@ -31,7 +31,7 @@ LOWERINGS: tuple[Lowering, ...] = (
 
 
 def plan_operations(plan: LaidOut) -> Executed:
-    """Make the operation of every layer, for tensors that lie whole in the feature memory.
+    """Make the operation of every layer, for tensors that are whole in the feature memory.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def plan_operations(plan: LaidOut) -> Executed:
 def make_operation(
     plan: LaidOut, index: int, sources: tuple[Storage, ...] | None = None, target: Storage | None = None
 ) -> Operation:
-    """The operation of a layer that reads and writes storages like these, by default the whole tensors.
+    """Return the operation of a layer on these storages, by default those of the whole tensors.
 
     Raises
     ------
@@ -63,12 +63,12 @@ def make_operation(
 
 
 def find_lowering(plan: Network, layer: Layer) -> Lowering | None:
-    """The lowering that executes a layer; None if the configuration has the engines of none."""
+    """Return the lowering that executes a layer; None if the configuration lacks the engines of all."""
     return next((one for one in _taking(plan, layer) if {*one.engines} <= {*plan.config.engines}), None)
 
 
 def planned_lowering(plan: Network, layer: Layer) -> Lowering:
-    """The lowering whose needs count before it is known which copies remain: what is a view in the end needs no engine.
+    """Return the lowering of a layer, in any configuration if necessary, as a copy that becomes a view needs no engine.
 
     Raises
     ------
@@ -82,7 +82,7 @@ def planned_lowering(plan: Network, layer: Layer) -> Lowering:
 
 
 def engines_of(layer: type[Layer]) -> list[tuple[Engine, ...]]:
-    """The engines of every way to execute a kind of layer; each way needs all of its engines."""
+    """Return the engines of every way to execute a kind of layer; each way needs all of its engines."""
     return list(dict.fromkeys(lowering.engines for lowering in LOWERINGS if layer in lowering.layers))
 
 
@@ -96,12 +96,12 @@ def _taking(plan: Network, layer: Layer) -> list[Lowering]:
 
 
 def _widths(plan: Network, layer: Layer) -> set[int]:
-    """Bits of the elements that a layer reads and writes."""
+    """Return the bits of the elements that a layer reads and writes."""
     return {plan.graph.tensors[name].bits for name in (*layer.fetched, layer.output)}
 
 
 def _missing(plan: Network, layer: Layer) -> CompileError:
-    """What refuses a layer that no lowering executes."""
+    """Return the error for a layer that no lowering executes."""
     needed = [" and ".join(engine.name for engine in lowering.engines) for lowering in _taking(plan, layer)]
     if not needed:
         return CompileError(

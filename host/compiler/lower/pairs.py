@@ -19,21 +19,21 @@ from ..operation import Command, Constant, Job, Lowering, Operation
 from ..storage import Addresses, Storage
 from .fields import Codes, Loop, Tiles, compute_fields, identity_parameters, only_table, step_list, table_constants
 
-# Operations on two tensors element by element: windows of two words, one of each operand.
+# Operations on two tensors, element by element, have windows of two words, one of each operand.
 
 _STEPS = 2
 
 
 class PairOperation(Operation):
-    """An operation on two tensors of one shape. There is one tile: all channels.
+    """An operation on two tensors of one shape. There is one tile of all channels.
 
     Attributes
     ----------
     engine : Engine
     order : tuple of int
-        Which input each step reads.
+        Index of the input that each step reads.
     skip : int
-        Steps of a window that the one before it has read.
+        Number of steps of a window that the window before has read.
     """
 
     engine: ClassVar[Engine]
@@ -48,20 +48,20 @@ class PairOperation(Operation):
 
     @abstractmethod
     def codes(self, job: Job) -> Codes:
-        """What the requantiser makes of results."""
+        """Return the settings of the requantiser."""
 
     def own_fields(self, job: Job) -> dict[str, int]:
-        """Fields of the engine's own."""
+        """Return the fields of the engine's own."""
         return {}
 
     def job_constants(self, job: Job) -> dict[LocalMemory, Constant]:
-        """The step list of each command: how far the operands lie apart."""
+        """Return the step list of each command, with the distance of the operands."""
         starts = [np.array([read[0] for read in self._reads(job, rows)]) for rows in self._pieces(job)]
         lists = [step_list(places - places.min(), self.skip).image for places in starts]
         return {LocalMemory.LIST: Constant(b"".join(lists))}
 
     def lower(self, job: Job) -> list[Command]:
-        """A command for each piece; its tiles are ``lanes`` bytes of a run."""
+        """Return a command for each piece, whose tiles are ``lanes`` bytes of a run."""
         return [self._command(job, rows, number * _STEPS) for number, rows in enumerate(self._pieces(job))]
 
     def _command(self, job: Job, rows: range, entry: int) -> Command:
@@ -86,14 +86,14 @@ class PairOperation(Operation):
         return Command(fields, self.index, np.concatenate(reads), writes)
 
     def _pieces(self, job: Job) -> list[range]:
-        """The rows of each command: all of them."""
+        """Return the rows of each command; by default one command has all."""
         return [job.rows]
 
     def _loops(self, job: Job, rows: int) -> tuple[int, int, int]:
-        """Bytes of a run of results, and the runs in the middle and the inner loop: a run is a pixel, or a row, or the
-        map, as far as all are dense.
+        """Return the bytes of a run of results, and the numbers of runs in the middle and in the inner loop: a run is a
+        pixel, or a row, or the map, as far as all storages are dense.
 
-        One pitch leads through both operands: :mod:`.borders` makes their rows equally far apart.
+        Both operands are read with one pitch, for which the layout gives them equal distances of rows.
         """
         run, middle, inner = self.tile_channels, rows, len(job.columns)
         storages = (*job.sources, job.target)
@@ -104,7 +104,7 @@ class PairOperation(Operation):
         return run, middle, inner
 
     def _reads(self, job: Job, rows: range) -> list[Addresses]:
-        """The bytes of each operand that some rows are computed of, in the order of the steps."""
+        """Return the bytes of each operand that some rows are computed from, in the order of the steps."""
         windows = [self.layer.window_of(place) for place in self.order]
         return [
             job.sources[place].addresses(window.reached(0, rows), window.reached(1, job.columns))
@@ -112,21 +112,21 @@ class PairOperation(Operation):
         ]
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """A word of each operand."""
+        """Return a step for a word of each operand."""
         return self.words(rows, columns, tiles) * _STEPS
 
     def cycles(self, rows: int, columns: int, tiles: range) -> int:
-        """A step a cycle, or a group of results, whichever takes longer."""
+        """Return the cycles: a step or a group of results each cycle, whichever takes longer."""
         lanes = self.config.array.lanes
         groups = self.words(rows, columns, tiles) * result_groups(self.config, min(self.tile_channels, lanes))
         return max(self.steps(rows, columns, tiles), groups)
 
     def words(self, rows: int, columns: int, tiles: range) -> int:
-        """Windows: a word of results each."""
+        """Return the number of windows, each of which gives a word of results."""
         return len(tiles) * -(-self.tile_channels // self.config.array.lanes) * rows * columns
 
 
-# Sums of two tensors: their codes choose entries of the Add tables.
+# In sums of two tensors, codes select entries of the Add tables.
 
 
 class AddOperation(PairOperation):
@@ -136,7 +136,7 @@ class AddOperation(PairOperation):
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The Add tables, and the parameter that leaves what they add up to as it is, but for its fraction."""
+        """The Add tables, and the parameter that removes the fraction bits of their sums."""
         layer, lanes = self.layer, self.config.array.requant_lanes
         scale = np.full(lanes, 2.0 ** (SUM_FRACTION_BITS - layer.fraction), np.float32)
         parameters = pack_parameters(np.zeros(lanes, np.int32), scale)
@@ -147,51 +147,51 @@ class AddOperation(PairOperation):
         }
 
     def codes(self, job: Job) -> Codes:
-        """The tables hold the zero points."""
+        """Return limits only, as the tables contain the zero points."""
         layer = self.layer
         return Codes(layer.offset, layer.finish.low, layer.finish.high, table=only_table(job))
 
     def own_fields(self, job: Job) -> dict[str, int]:
-        """The pair of tables."""
+        """Return the pair of tables."""
         return {"add_table": job.addresses[ADD.memory]}
 
 
 ADD_LOWERING = Lowering({Add: AddOperation}, (ADD,), reads_border=False, has_one_pitch=True)
 
 
-# The greater of two tensors' elements.
+# The greater of two tensors' elements is a maximum.
 
 
 class MaximumOperation(PairOperation):
-    """The greater code of two tensors, as of a pooling whose windows have two elements."""
+    """The greater code of two tensors, computed as a pooling whose windows have two elements."""
 
     engine = MAXIMUM
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The parameter that leaves codes as they are, perhaps a table."""
+        """The identity parameter, and the table if there is one."""
         return {LocalMemory.PARAMETER: identity_parameters(self.config), **table_constants(self.layer.table)}
 
     def codes(self, job: Job) -> Codes:
-        """As they are."""
+        """Return the identity, perhaps with a table."""
         return Codes(table=only_table(job))
 
 
 MAXIMUM_LOWERING = Lowering({ElementwiseMaximum: MaximumOperation}, (MAXIMUM,), reads_border=False, has_one_pitch=True)
 
 
-# Products of two tensors, and of a map and a vector over its channels.
+# Products are of two tensors of one shape, or of a map and a vector over its channels.
 
 
 class MultiplyOperation(PairOperation):
-    """A product of two tensors of one shape. The second input is read first, so that a vector may be read once."""
+    """A product of two tensors of one shape. The second input is read first, so that a vector can be read once."""
 
     engine = MULTIPLY
     order = (1, 0)
 
     @cached_property
     def constants(self) -> dict[LocalMemory, Constant]:
-        """The parameter of all lanes, perhaps a table."""
+        """One parameter for all lanes, and the table if there is one."""
         parameters = np.repeat(self.layer.scaling.parameters, self.config.array.requant_lanes)
         return {
             LocalMemory.PARAMETER: Constant(parameters.astype("<u8").tobytes()),
@@ -199,12 +199,12 @@ class MultiplyOperation(PairOperation):
         }
 
     def codes(self, job: Job) -> Codes:
-        """The zero point, or what the bias does not hold of it."""
+        """Return the zero point, or its part that is not in the bias."""
         finish = self.layer.finish
         return Codes(self.layer.scaling.zero_point, finish.low, finish.high, table=only_table(job))
 
     def own_fields(self, job: Job) -> dict[str, int]:
-        """The zero points, in the order of the steps."""
+        """Return the zero points in the order of the steps."""
         first, second = (self.layer.zero_points[place] for place in self.order)
         return {"skip": self.skip, "first_zero_point": first, "second_zero_point": second}
 
@@ -215,17 +215,18 @@ class VectorOperation(MultiplyOperation):
     skip = 1
 
     def _pieces(self, job: Job) -> list[range]:
-        """All rows if the pixels of a row and the next one are as far apart as those within it; else each row."""
+        """Return all rows if the distance of pixels is the same across rows as within one; else each row."""
         pixels = len(job.columns)
         is_dense = all(one.row_pitch == pixels * one.pixel_pitch for one in (job.sources[0], job.target))
         return [job.rows] if is_dense else [range(row, row + 1) for row in job.rows]
 
     def _loops(self, job: Job, rows: int) -> tuple[int, int, int]:
-        """A run is a pixel; an inner loop that began again would read the vector from somewhere else."""
+        """Return loops with a pixel as a run; all pixels are in the inner loop, whose first window alone reads the
+        vector."""
         return self.tile_channels, 1, rows * len(job.columns)
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:
-        """A word of each pixel, and one of the vector for all of them."""
+        """Return a step for a word of each pixel, and one for a word of the vector."""
         return self.words(rows, columns, tiles) + self.words(1, 1, tiles)
 
 

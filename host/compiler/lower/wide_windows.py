@@ -1,11 +1,11 @@
-"""Wide windows: one window computes several neighbouring pixels, where a layer has few output channels.
+"""Wide windows, which compute several neighbouring pixels, for layers with few output channels.
 
-A layer with at most half as many output channels as the array has columns leaves the other columns idle. Here they
-compute the pixels beside: a window takes in all that ``pixels`` neighbouring pixels of a row need, and their results
-lie side by side in the output. So the layer is one with more outputs and a wider kernel, whose weights are those of the
-layer, moved by the stride from pixel to pixel, and zeros; the words that neighbours share are read once.
+A layer with at most half as many output channels as the array has columns leaves the other columns idle. With wide
+windows they compute neighbouring pixels: a window reads all that ``pixels`` pixels of a row need, and their results are
+side by side in the output. So the layer becomes one with more outputs and a wider kernel, whose weights are those of
+the layer, shifted by the stride from pixel to pixel, and zeros; words that neighbours share are read once.
 
-What is left at the end of a row is a command of its own: of the same windows, as many results as there are pixels.
+The remaining pixels at the end of a row are a command of their own, whose windows give fewer results.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ from .winograd import winograd_operations
 
 
 class WideConvolutionOperation(ConvolutionOperation):
-    """A product of one group whose windows compute ``pixels`` neighbouring pixels each. There is one tile.
+    """A product of one group, each window of which computes ``pixels`` neighbouring pixels. There is one tile.
 
     Parameters
     ----------
     network, index, sources, target
-        As of every operation. The pixels of the target lie side by side.
+        As for every operation. The pixels of the target are side by side.
     pixels : int
-        At least 2: their channels fit the array's columns.
+        Number of pixels, at least 2, whose channels fit the array's columns.
 
     Attributes
     ----------
     taken : int64[columns]
-        Columns of the input that a window takes, from its first one on.
+        Columns of the input that a window reads, from its first one on.
     """
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage, pixels: int):
         self.pixels = pixels
         window = network.graph.layers[index].window
         first, tap = np.ogrid[:pixels, : window.kernel[1]]
-        #: The place among them of each element of a kernel row, for each pixel: int64[pixels, kernel columns].
+        #: The index in `taken` of each element of a kernel row, for each pixel: int64[pixels, kernel columns].
         self.taken, self._place = np.unique(first * window.stride[1] + tap * window.dilation[1], return_inverse=True)
         self._place = self._place.reshape(pixels, -1)
         super().__init__(network, index, sources, target)
 
     @cached_property
     def kernel(self) -> npt.NDArray[np.int8]:
-        """int8[pixels * outputs, kernel rows, columns taken, channels]."""
+        """The weights int8[pixels * outputs, kernel rows, columns taken, channels]."""
         weights = self.layer.weights
         outputs, rows, _, channels = weights.shape
         kernel = np.zeros((self.pixels, outputs, rows, len(self.taken), channels), np.int8)
@@ -67,43 +67,43 @@ class WideConvolutionOperation(ConvolutionOperation):
         return kernel.reshape(-1, *kernel.shape[2:])
 
     def _plan_offsets(self, channels: int) -> Addresses:
-        """Where the bytes of a window lie that reads so many channels, see :attr:`offsets`."""
+        """Return the offsets of the bytes of a window that reads so many channels, see :attr:`offsets`."""
         window = self.layer.window
         kernel, dilation = (window.kernel[0], int(self.taken[-1]) + 1), (window.dilation[0], 1)
         wide = dataclasses.replace(window, kernel=kernel, dilation=dilation)
         return tap_offsets(wide, channels, self.sources[0])[:, self.taken]
 
     def _parameters(self) -> Constant:
-        """Those of all output channels, again for each pixel."""
+        """Return the parameters of all output channels, repeated for each pixel."""
         layer = self.layer
         bias, multiplier = (np.tile(values, self.pixels) for values in (layer.bias, layer.multiplier))
         return channel_parameters(layer, bias, multiplier, self.tile_channels, self.config)
 
     @cached_property
     def _distinct_lists(self) -> dict[bytes, int]:
-        """The lists of all pixels and of fewer, equal ones once, each with its first entry.
+        """The distinct lists for all pixels and for fewer, each with the index of its first entry.
 
-        They are as long as each other, and have as many weights: for fewer pixels, words that are for the others alone
-        would lie beyond the map, so the first word is read instead.
+        All have the same length, and as many weights. In the lists for fewer pixels, words that only the other pixels
+        need would be beyond the map, so that the first word is read in their place.
         """
         (run,) = self.runs
         images = dict.fromkeys(self._list_of(pixels) for pixels in range(self.pixels, 0, -1))
         return {image: number * len(run.starts) for number, image in enumerate(images)}
 
     def _list_of(self, pixels: int) -> bytes:
-        """The step list for so many pixels."""
+        """Return the step list for so many pixels."""
         (run,) = self.runs
         read = np.zeros(len(run.starts), np.bool_)
         read[places(self._used_by(pixels) - run.source, run.starts, self.config.array.lanes)[0]] = True
         return step_list(np.where(read, run.starts, run.starts[0])).image
 
     def _used_by(self, pixels: int) -> Addresses:
-        """Bytes from the layer's window to those that so many pixels need: int64[bytes]."""
+        """Return the offsets, from the layer's window, of the bytes that so many pixels need: int64[bytes]."""
         used = self.kernel[: pixels * len(self.layer.weights)].any(axis=0)
         return self.offsets[used]
 
     def lower(self, job: Job) -> list[Command]:
-        """A command for all whole windows of the rows, and one for what is left of each."""
+        """Return a command for all whole windows of the rows, and one for the remaining pixels of each row."""
         columns, (run,) = job.columns, self.runs
         end = columns.stop - len(columns) % self.pixels
         whole, left = range(columns.start, end, self.pixels), range(end, columns.stop)
@@ -111,7 +111,7 @@ class WideConvolutionOperation(ConvolutionOperation):
         return [*commands, self._shorter(job, left)] if left else commands
 
     def _shorter(self, job: Job, columns: range) -> Command:
-        """The command of a window in each row that computes only these pixels, fewer than others do."""
+        """Return the command with a window in each row that computes only these pixels, fewer than other windows."""
         (run,), pixels = self.runs, len(columns)
         of_one = dataclasses.replace(job, columns=columns[:1])
         command = self._command(of_one, run, job.tiles)
@@ -123,7 +123,7 @@ class WideConvolutionOperation(ConvolutionOperation):
         return command
 
     def _describe(self, channels: int) -> str:
-        """How windows read their input, for people."""
+        """Return a text for people about the words of windows."""
         steps, whole = int(self.tile_steps[0]), self._dense_steps
         words = f"{self.pixels} pixels a window, {steps}"
         if steps < whole:
@@ -132,7 +132,7 @@ class WideConvolutionOperation(ConvolutionOperation):
 
     @cached_property
     def connectivity(self) -> Connectivity:
-        """What is off, of the layer's connections: each of them is there for every pixel."""
+        """The existing connections of the layer, each of which the kernel has once for every pixel."""
         found = super().connectivity
         return dataclasses.replace(
             found,
@@ -141,9 +141,9 @@ class WideConvolutionOperation(ConvolutionOperation):
         )
 
     def is_possible(self) -> bool:
-        """Whether a word has a place for every weight, and there is room for its lists and its tile's weights."""
+        """Return whether every weight has its own byte, and there is room for lists and the tile's weights."""
         steps = int(self.tile_steps[0])
-        # No byte of a row is one of the next row as well.
+        # A byte must not belong to two rows of a window.
         is_single = np.unique(self.offsets).size == self.offsets.size
         return is_single and is_roomy(self.config, len(self._distinct_lists) * steps, steps)
 
@@ -151,7 +151,7 @@ class WideConvolutionOperation(ConvolutionOperation):
 def make_convolution(
     network: Network, index: int, sources: tuple[Storage, ...], target: Storage
 ) -> ConvolutionOperation:
-    """The operation of a convolution that takes the fewest cycles: with a window for each pixel, or for several."""
+    """Return the fastest operation of a convolution, with a window for each pixel or for several."""
     choices = [ConvolutionOperation(network, index, sources, target)]
     if network.has_wide_windows:
         choices += _wide(network, index, sources, target)
@@ -162,7 +162,7 @@ def make_convolution(
 def _wide(
     network: Network, index: int, sources: tuple[Storage, ...], target: Storage
 ) -> Iterator[WideConvolutionOperation]:
-    """Operations with wide windows, whose results lie side by side."""
+    """Yield operations with wide windows, whose results are side by side."""
     outputs = len(network.graph.layers[index].weights)
     if target.bits != CODE_BITS or target.pixel_pitch != outputs:
         return
@@ -173,7 +173,7 @@ def _wide(
 
 
 def _cost(operation: ConvolutionOperation, target: Storage) -> int:
-    """Cycles of all commands of an output, if it is computed as a whole."""
+    """Return the cycles of all commands of an output, if it is computed as a whole."""
     least, along = command_cycles(operation.config), operation.along
     sizes = [target.height, target.width]
     left = sizes[along] % operation.pixels

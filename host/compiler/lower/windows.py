@@ -1,8 +1,8 @@
-"""Windows as words: where the bytes of a window lie, and the fewest words that cover them.
+"""Windows as words: the offsets of the bytes of a window, and the fewest words that cover them.
 
 In NHWC a kernel row over neighbouring pixels is one run of bytes, and the fetch reads a word from any byte address. So
-a window is a set of bytes, and its steps are the fewest words that cover the set: kernel width, pixels that a dilation
-skips and rows that lie side by side need no rules of their own.
+a window is a set of bytes, and its steps are the fewest words that cover the set. Kernel width, pixels that a dilation
+skips and adjacent rows need no rules of their own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..storage import Addresses, Storage
 
 
 def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:
-    """Where the bytes of a window's elements lie, from its first byte on.
+    """Return the offsets of the bytes of a window's elements from its first byte.
 
     Returns
     -------
@@ -41,7 +41,8 @@ def tap_offsets(window: Window, channels: int, storage: Storage) -> Addresses:
 
 
 def window_pitches(window: Window, storage: Storage) -> tuple[int, int, int]:
-    """Address of the first window's first byte, and bytes from a window to the one below and to the one beside it."""
+    """Return the address of the first window's first byte, and the vertical and the horizontal pitch of windows in
+    bytes."""
     top, left, _, _ = window.pads
     beside = window.stride[1] * storage.pixel_pitch
     if storage.fold:
@@ -55,23 +56,22 @@ def window_pitches(window: Window, storage: Storage) -> tuple[int, int, int]:
 
 
 def cover(offsets: Addresses, lanes: int) -> Addresses:
-    """Fewest words of ``lanes`` bytes that hold all ``offsets``.
+    """Return the fewest words of ``lanes`` bytes that hold all ``offsets``.
 
     Parameters
     ----------
     offsets : int64[...]
-        In any order.
+        Byte offsets in any order.
     lanes : int
         Bytes in a word, which may begin at any byte.
 
     Returns
     -------
     int64[steps]
-        First byte of each word, ascending. Words begin at bytes that are wanted, and no wanted byte lies in two of
-        them.
+        First byte of each word, ascending. Words begin at wanted bytes, and no wanted byte is in two of them.
     """
     wanted = np.unique(offsets)
-    # Of each byte, the first one after a word that begins there.
+    # For each byte, the first wanted byte after a word that begins there.
     after = np.searchsorted(wanted, wanted + lanes).tolist()
     firsts, index = [], 0
     while index < len(wanted):
@@ -81,19 +81,19 @@ def cover(offsets: Addresses, lanes: int) -> Addresses:
 
 
 def cover_runs(offsets: Addresses, lanes: int) -> tuple[Addresses, Addresses]:
-    """Fewest words that hold all ``offsets``, of whose first bytes every one is wanted.
+    """Return the fewest words that hold all ``offsets`` in unbroken runs of wanted bytes at their beginning.
 
     Parameters
     ----------
     offsets : int64[...]
-        In any order.
+        Byte offsets in any order.
     lanes : int
 
     Returns
     -------
     starts, counts : int64[steps]
-        First byte of each word, ascending, and how many bytes of it are wanted: they end where the run of wanted bytes
-        does, or the word.
+        First byte of each word, ascending, and the number of its wanted bytes, which end with the run of wanted bytes
+        or with the word.
     """
     wanted = np.unique(offsets)
     first = np.r_[True, np.diff(wanted) > 1]
@@ -104,7 +104,7 @@ def cover_runs(offsets: Addresses, lanes: int) -> tuple[Addresses, Addresses]:
 
 
 def places(offsets: Addresses, starts: Addresses, lanes: int) -> tuple[Addresses, npt.NDArray[np.bool_]]:
-    """The word in which each byte lies, and whether it lies in one.
+    """Return the word that contains each byte, and whether one does.
 
     Parameters
     ----------
@@ -125,12 +125,12 @@ def places(offsets: Addresses, starts: Addresses, lanes: int) -> tuple[Addresses
 
 
 def window_steps(window: Window, channels: int, storage: Storage, lanes: int) -> int:
-    """Words that a window takes."""
+    """Return the number of words of a window."""
     return len(cover(tap_offsets(window, channels, storage), lanes))
 
 
 def describe(window: Window, channels: int, storage: Storage, lanes: int) -> str:
-    """How windows read their input, for people."""
+    """Return a text for people about the words of windows."""
     rows, columns = window.kernel
     steps = window_steps(window, channels, storage, lanes)
     useful = rows * columns * run_bytes(channels, storage.bits) / (steps * lanes)
@@ -138,23 +138,23 @@ def describe(window: Window, channels: int, storage: Storage, lanes: int) -> str
     return f"{folded}{steps} words per window, {useful:.0%} useful"
 
 
-# Streams: how the words of depthwise windows side by side follow one another.
+# Streams: the order of the words of neighbouring depthwise windows.
 
 
 @dataclass(frozen=True)
 class Stream:
-    """How words of windows side by side follow one another.
+    """The order of the words of neighbouring windows.
 
     Attributes
     ----------
     window : Window
-        Of the layer.
+        Window of the layer.
     taps : int
-        Columns of the array that chain.
+        Number of array columns in a chain.
     along : int
-        The axis that windows of an inner loop follow one another on: 1 for a row of windows, 0 for a column.
+        The axis of the windows of an inner loop: 1 for a row of windows, 0 for a column.
     results : int
-        Windows of the layer, neighbours across the stream, whose results one window of the stream has.
+        Number of the layer's windows, neighbours across the stream, whose results one window of the stream gives.
     """
 
     window: Window
@@ -164,57 +164,60 @@ class Stream:
 
     @cached_property
     def columns(self) -> int:
-        """Image columns, or rows if ``along`` is 0, that a window takes in: as many as array columns are used."""
+        """The number of image columns, or rows if ``along`` is 0, that a window reads: as many as array columns are
+        used."""
         return min(self.window.kernel[self.along], self.taps)
 
     @cached_property
     def advance(self) -> int:
-        """Of these, how many the next window takes that this one does not."""
+        """The number of these image columns that the next window reads anew."""
         images, left_over = divmod(self.window.stride[self.along], self.window.dilation[self.along])
         return self.columns if left_over else min(images, self.columns)
 
     @cached_property
     def turns(self) -> int:
-        """Image columns of which an array column takes words in turn."""
+        """The number of image columns whose words an array column takes in turn."""
         return -(-self.window.kernel[self.along] // self.taps)
 
     @cached_property
     def across(self) -> tuple[int, ...]:
-        """Where in an image column, in rows from the first one on, its words lie: what any of the results needs."""
+        """The rows of an image column, from its first one on, that any of the results needs."""
         return tuple(sorted({self.row(result, element) for result in range(self.results) for element in self.elements}))
 
     @property
     def elements(self) -> range:
-        """The elements of the kernel across the stream."""
+        """The indices of the kernel's elements across the stream."""
         return range(self.window.kernel[1 - self.along])
 
     def row(self, result: int, element: int) -> int:
-        """The row of an image column that a result takes with an element of the kernel."""
+        """Return the row of an image column that a result multiplies by an element of the kernel."""
         axis = 1 - self.along
         return result * self.window.stride[axis] + element * self.window.dilation[axis]
 
     def nearest(self, results: int) -> tuple[int, ...]:
-        """As :attr:`across`, for a window of which only the first results are wanted: no row after their last."""
+        """Return :attr:`across` for a window with fewer results; rows after the last one that they need are replaced by
+        it."""
         last = self.row(results - 1, self.elements[-1])
         return tuple(min(row, last) for row in self.across)
 
     @property
     def rows(self) -> int:
-        """Words of an image column: the command's `rows`."""
+        """The number of words of an image column, the command's field ``rows``."""
         return self.turns * len(self.across)
 
     @property
     def steps(self) -> int:
-        """Words of a window that begins an inner loop."""
+        """The number of words of a window that begins an inner loop."""
         return self.columns * self.rows
 
     @property
     def skip(self) -> int:
-        """Words that later windows need not read."""
+        """The number of words that later windows need not read."""
         return (self.columns - self.advance) * self.rows
 
     def cycles(self, sizes: tuple[int, int], groups: int) -> int:
-        """Cycles for an output of this many rows and columns, of which each result takes ``groups`` cycles."""
+        """Return the cycles of an output of this many rows and columns, each result of which takes ``groups``
+        cycles."""
         inner, outer = sizes[self.along], sizes[1 - self.along]
         full, rest = divmod(outer, self.results)
         return full * self._row_cycles(inner, groups * self.results) + (rest > 0) * self._row_cycles(
@@ -225,19 +228,19 @@ class Stream:
         return max(self.steps, groups) + (inner - 1) * max(self.advance * self.rows, groups)
 
 
-# Border classes: parts of a map whose windows take the same elements, where they need not count a border.
+# Border classes are parts of a map whose windows contain the same elements of the kernel within the input.
 
 
 @dataclass(frozen=True, slots=True)
 class BorderClass:
-    """Neighbouring windows that lie in the input with the same elements of the kernel.
+    """Neighbouring windows that have the same elements of the kernel within the input.
 
     Attributes
     ----------
     rows, columns : range
-        Of the output.
+        Ranges of the output.
     kernel_rows, kernel_columns : range
-        Of the kernel: those that lie in the input. Empty where a window is wholly in the border.
+        Ranges of the kernel within the input; empty where a window is wholly in the border.
     """
 
     rows: range
@@ -247,15 +250,15 @@ class BorderClass:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the windows have no element of the input."""
+        """Whether the windows contain no element of the input."""
         return not (self.kernel_rows and self.kernel_columns)
 
 
 def border_classes(window: Window, size: tuple[int, int], rows: range, columns: range) -> list[BorderClass]:
-    """The classes of some rows and columns of the output, for an input of ``size`` rows and columns.
+    """Return the classes of some rows and columns of the output, for an input of ``size`` rows and columns.
 
-    Nine, where a window reaches no further into the border than it moves from one output to the next: corners, edges
-    and the interior. One, where no window reaches into the border.
+    There are nine (corners, edges and the interior) where a window reaches no further into the border than it moves
+    from one output to the next, and one where no window reaches into the border.
     """
     (vertical, horizontal) = (
         _axis_classes(window, axis, size[axis], outputs) for axis, outputs in enumerate((rows, columns))
@@ -267,7 +270,7 @@ def border_classes(window: Window, size: tuple[int, int], rows: range, columns: 
 
 
 def _axis_classes(window: Window, axis: int, size: int, outputs: range) -> list[tuple[range, range]]:
-    """Outputs along one axis with the same elements of the kernel inside, and these elements."""
+    """Yield outputs along one axis with the same elements of the kernel inside, and these elements."""
     return [
         (range(members[0], members[-1] + 1), inside)
         for inside, group in itertools.groupby(outputs, lambda output: window.inside(axis, size, output))
@@ -275,18 +278,18 @@ def _axis_classes(window: Window, axis: int, size: int, outputs: range) -> list[
     ]
 
 
-# Connections: which bytes of its window each output tile uses, and which tiles one command computes.
+# Connections: the bytes of its window that each output tile uses, and the tiles that one command computes.
 #
 # A byte whose weights are zero in all outputs of a tile is not read. So a tile's steps are the fewest words that cover
-# the bytes that it uses, whatever made the zeros: a channel, a block of channels, a tap, or the groups of a
-# convolution. Neighbours whose words lie alike share a command; so do others where that costs less than a command of
-# their own.
+# the bytes that it uses, whatever the zeros belong to: a channel, a block of channels, a tap, or the groups of a
+# convolution. Neighbouring tiles with equal words share a command, and so do others where that costs less than separate
+# commands.
 
 Bool = npt.NDArray[np.bool_]
-#: Runs of alike tiles that are looked at together, to find those which one command computes.
+#: Most runs of equal tiles that may be merged into one command, unless all are.
 _MOST_MERGED = 12
-#: One command for all tiles takes this many times the cycles that they need, at least, before others are looked for: a
-#: few zeros by chance are not worth them.
+#: Several commands are considered only where one command for all tiles takes more than this many times the cycles that
+#: the tiles need, as a few accidental zeros are not worth a search.
 _WORTH = 1.02
 
 
@@ -298,11 +301,11 @@ class Run:
     ----------
     tiles : range
     source : int
-        Bytes from the layer's window to the first word of the first tile.
+        Offset of the first tile's first word from the layer's window, in bytes.
     pitch : int
-        Bytes from the words of a tile to those of the next.
+        Distance of the words of neighbouring tiles, in bytes.
     starts : int64[steps]
-        First byte of each word from the first word on, ascending.
+        Offset of each word from the first word, ascending.
     """
 
     tiles: range
@@ -311,11 +314,11 @@ class Run:
     starts: Addresses
 
     def from_tile(self, tile: int) -> int:
-        """Bytes from the layer's window to the first word of a tile."""
+        """Return the offset of a tile's first word from the layer's window, in bytes."""
         return self.source + (tile - self.tiles.start) * self.pitch
 
     def without_pitch(self) -> list[Run]:
-        """The same as runs whose tiles read the same words."""
+        """Return runs without a pitch, whose tiles read the same words."""
         if not self.pitch:
             return [self]
         return [Run(range(tile, tile + 1), self.from_tile(tile), 0, self.starts) for tile in self.tiles]
@@ -329,15 +332,16 @@ def plan_runs(
     Parameters
     ----------
     offsets : int64[elements]
-        Where the bytes of a window lie.
+        Offsets of the bytes of a window.
     used : bool[tiles, elements]
-        Whether a tile needs them; of a tile that needs none the first one counts.
+        Whether a tile needs each byte; a tile that needs none reads the first one.
     origins : sequence of int
-        Bytes from the layer's window to that of each tile.
+        Offset of each tile's window from the layer's, in bytes.
     lanes : int
         Bytes of a word.
     cost : callable
-        Cycles of a command for so many tiles, and steps of each; for none, what every command costs.
+        Function of a number of tiles and their steps that returns the cycles of a command; for no tiles, the cost of
+        any command.
 
     Returns
     -------
@@ -350,10 +354,10 @@ def plan_runs(
     whole = _together(offsets, used, origins, range(tiles), lanes)
 
     def suffices(mean_steps: float) -> bool:
-        """Whether one command for all takes hardly more than the tiles would that have so many steps on average."""
+        """Return whether one command for all takes hardly more cycles than tiles with so many steps on average."""
         return whole is not None and cost(tiles, len(whole.starts)) <= _WORTH * cost(tiles, mean_steps)
 
-    # Where all tiles use the same there are no other words, and none are fewer than those used from end to end.
+    # Where all tiles use the same bytes, all have the same words; and no tile has fewer words than its used bytes fill.
     if whole is not None and ((used == used[0]).all() or suffices(np.count_nonzero(used) / lanes / tiles)):
         return [whole]
     alike = _alike(offsets, used, origins, lanes)
@@ -364,7 +368,7 @@ def plan_runs(
         steps = sum(len(run.tiles) * len(run.starts) for run in alike)
         if suffices(steps / tiles) or max(gains) <= cost(0, 0):
             return [whole]
-    # The cheapest way to the end of each run of alike tiles, and the last command on it.
+    # The least cost up to the end of each run of equal tiles, and the commands with that cost.
     ways: list[tuple[float, list[Run]]] = [(0, [])]
     for end in range(1, len(alike) + 1):
         choices = []
@@ -379,12 +383,12 @@ def plan_runs(
 
 
 def _begins(end: int) -> list[int]:
-    """The first runs of what may be merged up to ``end``: few, and all."""
+    """Return the first runs of possible merges up to ``end``: few runs, or all."""
     return sorted({0, *range(max(end - _MOST_MERGED, 0), end)}, reverse=True)
 
 
 def _alike(offsets: Addresses, used: Bool, origins: Sequence[int], lanes: int) -> list[Run]:
-    """The longest runs of tiles whose words lie alike, each as far from those of the tile before."""
+    """Return the longest runs of tiles with equal words at equal distances from tile to tile."""
     patterns, which = np.unique(used, axis=0, return_inverse=True)
     words = [cover(offsets[pattern], lanes) for pattern in patterns]
     runs: list[Run] = []
@@ -401,7 +405,7 @@ def _alike(offsets: Addresses, used: Bool, origins: Sequence[int], lanes: int) -
 
 
 def _together(offsets: Addresses, used: Bool, origins: Sequence[int], tiles: range, lanes: int) -> Run | None:
-    """Tiles with words for all of them; None where their windows are not equally far apart."""
+    """Return tiles as one run with the words of all; None where the distances of their windows differ."""
     apart = {after - before for before, after in itertools.pairwise(origins[tiles.start : tiles.stop])}
     if len(apart) != 1 or (pitch := apart.pop()) < 0:
         return None

@@ -1,7 +1,7 @@
 """Two neighbouring pixels of three taps by four products instead of six, see :mod:`lutterfly.golden.numerics.winograd`.
 
-Along a row of the kernel, or along a column, a window takes four inputs of each word of channels and gives two outputs.
-What is left at the end of an odd row is a command of its own, whose windows give the first of their outputs.
+Along a row of the kernel, or along a column, a window reads four inputs of each word of channels and gives two outputs.
+The last output of an odd row is computed by a command of its own, whose windows give the first of their outputs.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from .windows import Run
 
 
 class WinogradOperation(ConvolutionOperation):
-    """A convolution with three taps in a row, or in a column, of which it computes two neighbours at a time.
+    """A convolution with three taps in a row, or in a column, which computes two neighbouring outputs at a time.
 
     Parameters
     ----------
     network, index, sources, target
-        As of every operation. The source is not folded.
+        As for every operation. The source is not folded.
     along : int
         See :class:`~lutterfly.host.compiler.operation.Operation`.
 
     Attributes
     ----------
     places : int64[groups, 2]
-        Of each group of four steps: the element of the kernel across, and the first channel of its words.
+        For each group of four steps, the element of the kernel across, and the first channel of its words.
     """
 
     engine = WINOGRAD
     pixels = winograd.OUTPUTS
-    # Six products by four multiplications.
+    # Four multiplications give six products.
     macs_at_once = 2
 
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage, along: int):
@@ -52,25 +52,25 @@ class WinogradOperation(ConvolutionOperation):
         super().__init__(network, index, sources, target)
 
     def _plan_offsets(self, channels: int) -> Addresses:
-        """Where the bytes lie that a window takes: int64[across, four inputs, channels]."""
+        """Return the offsets of the bytes of a window: int64[across, four inputs, channels]."""
         across, taken, byte = np.ogrid[: self.taps.shape[1], : winograd.GROUP, :channels]
         pitches = self._pitches
         return across * self.layer.window.dilation[1 - self.along] * pitches[0] + taken * pitches[1] + byte
 
     @property
     def _pitches(self) -> tuple[int, int]:
-        """Bytes from an element across to the next, and from an input along to the next."""
+        """The distances in bytes of elements across, and of inputs along."""
         source = self.sources[0]
         pitches = (source.row_pitch, source.pixel_pitch)
         return pitches[1 - self.along], pitches[self.along]
 
     @cached_property
     def taps(self) -> npt.NDArray[np.int8]:
-        """int8[outputs, across, three taps along, channels]."""
+        """The weights int8[outputs, across, three taps along, channels]."""
         return self.layer.weights if self.along == 1 else self.layer.weights.transpose(0, 2, 1, 3)
 
     def _plan_runs(self) -> list[Run]:
-        """One for all tiles: the groups of words in which any of them has a weight."""
+        """Return one run for all tiles, with the groups of words in which any tile has a weight."""
         lanes, (_, across, _, channels) = self.config.array.lanes, self.taps.shape
         every = np.stack(np.meshgrid(range(across), range(0, channels, lanes), indexing="ij"), axis=-1).reshape(-1, 2)
         live = [self.taps[:, row, :, first : first + lanes].any() for row, first in every]
@@ -78,14 +78,14 @@ class WinogradOperation(ConvolutionOperation):
         return [Run(range(self.tiles), 0, 0, self._starts(winograd.OUTPUTS))]
 
     def _starts(self, outputs: int) -> Addresses:
-        """First byte of the word of each step, int64[steps], where so many outputs are wanted: where one is, the last
-        input may lie beyond the map, and the first is read in its place."""
+        """Return the first byte of the word of each step, int64[steps], for so many outputs. For a single output, the
+        last input may be beyond the map, and the first input is read in its place."""
         taken = np.array([place if place <= outputs + 1 else 0 for place in winograd.INPUTS])
         row, first = self.places.T
         return (self.offsets[row, :, 0][:, taken] + first[:, None]).reshape(-1)
 
     def _weights(self) -> Constant:
-        """The weight words of all tiles, four for each group."""
+        """Return the weight words of all tiles, four for each group."""
         lanes, columns, outputs = self.config.array.lanes, self.config.array.columns, self.outputs
         words = np.zeros((self.tiles * columns, len(self.places), winograd.GROUP, lanes), np.int8)
         for number, (row, first) in enumerate(self.places):
@@ -96,19 +96,20 @@ class WinogradOperation(ConvolutionOperation):
 
     @cached_property
     def _distinct_lists(self) -> dict[bytes, int]:
-        """The lists for both outputs and for one, each with its first entry."""
+        """The lists for two outputs and for one, each with the index of its first entry."""
         images = dict.fromkeys(step_list(self._starts(outputs)).image for outputs in (2, 1))
         return {image: number * len(self.runs[0].starts) for number, image in enumerate(images)}
 
     def lower(self, job: Job) -> list[Command]:
-        """A command for all pairs of pixels, and one for what is left of each row or column."""
+        """Return a command for all pairs of pixels, and one for the last pixel of each row or column, if that is
+        odd."""
         of = job.columns if self.along else job.rows
         end = of.stop - len(of) % winograd.OUTPUTS
         parts = [(range(of.start, end), winograd.OUTPUTS), (range(end, of.stop), 1)]
         return [self._pairs(job, part, outputs) for part, outputs in parts if part]
 
     def _pairs(self, job: Job, part: range, outputs: int) -> Command:
-        """A command whose windows give so many outputs each, of a part of the rows or columns."""
+        """Return a command whose windows give so many outputs each, for a part of the rows or columns."""
         job = dataclasses.replace(job, **{"columns" if self.along else "rows": part})
         firsts, below, beside = self._windows(job)
         target, channels = job.target, self.channels(job.tiles, self.outputs)
@@ -140,19 +141,19 @@ class WinogradOperation(ConvolutionOperation):
         return Command(fields, self.index, reads, writes)
 
     def _read_by_each(self) -> Addresses:
-        """Bytes from the layer's window of a pixel to those that it needs: int64[bytes]."""
+        """Return the offsets, from the layer's window, of the bytes that a pixel needs: int64[bytes]."""
         used = self.taps.any(axis=0)
         return self.offsets[:, : used.shape[1]][used]
 
     @cached_property
     def _dense_steps(self) -> int:
-        """Words of a window if no connection were off."""
+        """The words of a window if no connection were missing."""
         _, across, _, channels = self.taps.shape
         return across * -(-channels // self.config.array.lanes) * winograd.GROUP
 
     @property
     def _groups(self) -> int:
-        """Groups in which the results of a window are finished."""
+        """The number of groups in which the results of a window are finished."""
         return winograd.OUTPUTS * super()._groups
 
     def _windows_of(self, rows: int, columns: int) -> int:
@@ -161,13 +162,14 @@ class WinogradOperation(ConvolutionOperation):
         return sizes[0] * sizes[1]
 
     def _describe(self, channels: int) -> str:
-        """How windows read their input, for people."""
+        """Return a text for people about the words of windows."""
         steps, whole = len(self.runs[0].starts), self._dense_steps
         words = f"{steps}" if steps == whole else f"{steps} of {whole}"
         return f"{words} words per 2 windows, three taps by two products each"
 
     def is_possible(self) -> bool:
-        """Whether totals fit their accumulators, results are no more than a window may have, and there is room."""
+        """Return whether totals fit their accumulators, a window has no more results than allowed, and there is
+        room."""
         steps = len(self.runs[0].starts)
         most = int(np.abs(self.taps.astype(np.int64)).sum(axis=(1, 2, 3)).max()) << CODE_BITS - 1
         fields = {"steps": steps, "lanes": min(self.tile_channels, self.outputs), "further": 1}
@@ -181,7 +183,7 @@ class WinogradOperation(ConvolutionOperation):
 def winograd_operations(
     network: Network, index: int, sources: tuple[Storage, ...], target: Storage
 ) -> Iterator[WinogradOperation]:
-    """Those that are possible, of neighbours in a row and in a column."""
+    """Yield the possible operations, for neighbours in a row and in a column."""
     layer = network.graph.layers[index]
     if WINOGRAD not in network.config.engines or sources[0].fold or {sources[0].bits, target.bits} != {CODE_BITS}:
         return
@@ -193,5 +195,5 @@ def winograd_operations(
 
 
 def _takes(window: Window, along: int) -> bool:
-    """Whether a window has three taps side by side, and windows are as near as they can be."""
+    """Return whether a window has three adjacent taps, and a stride of one."""
     return window.kernel[along] == 3 and window.stride[along] == window.dilation[along] == 1

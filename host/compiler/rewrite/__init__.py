@@ -1,1 +1,1 @@
-"""Passes over the graph, before anything has a place: batches, orders of channels, separate borders."""
+"""Passes over the graph before the memory planner: batches, orders of channels, separable poolings."""

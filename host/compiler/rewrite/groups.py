@@ -1,4 +1,4 @@
-"""Groups: a shuffle between grouped convolutions moves nothing where their weights can take its order."""
+"""Channel shuffles between grouped convolutions are absorbed into the order of their weights."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .permute import Bool, Connections, Order, Part, Parts, parts_of, reordered
 
 
 def absorb_shuffles(plan: Network) -> Network:
-    """Let grouped convolutions have their channels in the order that makes shuffles and them cheapest together.
+    """Reorder the channels of grouped convolutions so that the convolutions and the shuffles between them are cheapest.
 
-    With zeros between its groups a grouped convolution is one of one group, of which words without weights are left
-    out. So its channels may lie in any order, at the price of words that several groups share. In an order in which
-    both the groups that make channels and those that read them lie side by side, that is less than a copy.
+    With zeros between its groups a grouped convolution is one of one group, whose words without weights are left out.
+    So its channels may be in any order, at the price of words that several groups share. With an order that keeps the
+    groups of both the producer and the reader together, this costs less than a copy.
     """
     graph, fixed = plan.graph, parts_of(plan.graph)
-    # Where the order is free as it is, it costs nothing.
+    # Shuffles whose order is free already cost nothing.
     shuffles = [
         (layer, taken)
         for layer in graph.layers
@@ -37,7 +37,7 @@ def absorb_shuffles(plan: Network) -> Network:
     if not is_changed:
         return plan
     moved, parts = reordered(loose, search.parts), search.parts
-    # The groups of which no channel has moved stay groups.
+    # Convolutions of which no channel has moved keep their groups.
     layers = [
         new if parts.has_moved(old.input) or parts.has_moved(old.output) else old
         for old, new in zip(graph.layers, moved.layers, strict=True)
@@ -46,7 +46,7 @@ def absorb_shuffles(plan: Network) -> Network:
 
 
 def _permutation(graph: Graph, layer: Layer) -> Order | None:
-    """Which channel of its input each of a layer's output is, where it does nothing but put all in another order."""
+    """Return the input channel of each output channel of a layer that only permutes channels; else None."""
     source, target = graph.ends(layer)
     if layer.channel_rule(source, target) is not ChannelRule.MOVED:
         return None
@@ -59,7 +59,7 @@ def _permutation(graph: Graph, layer: Layer) -> Order | None:
 
 
 class _Search:
-    """The orders of all parts, chosen shuffle by shuffle."""
+    """The orders of all parts of channels, chosen shuffle by shuffle."""
 
     def __init__(self, graph: Graph, plan: Network):
         self.graph, self.parts = graph, parts_of(graph)
@@ -68,7 +68,7 @@ class _Search:
         self.copies = [layer for layer, rule in rules if rule is ChannelRule.MOVED]
 
     def absorb(self, layer: Layer, taken: Order) -> bool:
-        """Choose the orders of both ends of a shuffle: whether others than now are cheaper."""
+        """Choose the orders of both ends of a shuffle; return whether cheaper ones were found."""
         ends = [self.parts[name] for name in (layer.input, layer.output)]
         if any(len(parts) > 1 for parts in ends) or ends[0] == ends[1]:
             return False
@@ -91,7 +91,7 @@ class _Search:
         return is_better
 
     def _cost(self, products: list[Connections], copies: list[Layer]) -> int:
-        """About how many cycles they take."""
+        """Return the estimated cycles of these convolutions and copies."""
         order = self.parts.order
         found = sum(one.steps(order(one.target), order(one.source)) for one in products)
         for layer in copies:
@@ -101,7 +101,8 @@ class _Search:
         return found
 
     def _candidates(self, products: list[Connections], source: Part, target: Part, taken: Order) -> Iterator[Order]:
-        """Orders of what is shuffled: as it is before and after, and by the groups that make it and that read it."""
+        """Yield orders of the shuffled channels: those before and after, and orders by the groups that write and read
+        them."""
         size = target.size
         readers = [
             one.used[:, first : first + size].T for one in products for first in self.parts.places(target, one.source)
@@ -119,7 +120,7 @@ def _touches(parts: Parts, wanted: tuple[Part, ...], *names: str) -> bool:
 
 
 def _alike(uses: list[Bool], size: int) -> Order:
-    """A number for each channel, equal where all layers use channels alike: the first channel has 0."""
+    """Return a number for each channel, equal for channels that all layers use alike; the first channel has 0."""
     if not uses:
         return np.zeros(size, np.int64)
     _, firsts, which = np.unique(np.concatenate(uses, axis=1), axis=0, return_index=True, return_inverse=True)

@@ -1,9 +1,9 @@
-"""Permute: the channels of tensors between layers in another order, so that unused connections fill whole words.
+"""Reordering of channels between layers, so that missing connections fill whole words.
 
 A word holds as many neighbouring input channels as the array has lanes, and a tile as many neighbouring outputs as it
 has columns; a word is left out if no output of the tile uses any of its channels. Zeros that a tool has put at single
-channels are scattered over words and tiles. The order of a tensor's channels is free as long as all that touch it
-agree: what a convolution gives, and what the next one takes. Inputs and outputs of the network keep theirs.
+channels are scattered over words and tiles. The order of a tensor's channels is free as long as all layers that write
+or read it agree. Inputs and outputs of the network keep theirs.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from ....golden.elements import CODE_BITS
 from ....golden.timing.issue import result_groups
 from ...graph import ChannelRule, Graph, Layer, Tensor
 
-# Channel parts: which channels of which tensors move together, by what the layers that touch them say of them.
+# Channel parts are runs of channels that move together in several tensors, by the rules of the layers that touch them.
 
 Order = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False)
 class Part:
-    """Channels that lie side by side and move among themselves, in one tensor or in several."""
+    """A run of channels that may be permuted among themselves, in one tensor or in several."""
 
     size: int
     is_fixed: bool = False
@@ -39,7 +39,7 @@ class Part:
 
 
 class Parts:
-    """Of which parts the channels of each tensor are, one after the other."""
+    """The parts of each tensor's channels, in order."""
 
     def __init__(self) -> None:
         self._parts: dict[str, list[Part]] = {}
@@ -60,7 +60,7 @@ class Parts:
         return part
 
     def tie(self, *names: str) -> None:
-        """Channels of these tensors are in the same order."""
+        """Require the same order of channels in these tensors."""
         first = self[names[0]]
         for name in names[1:]:
             other = self[name]
@@ -72,26 +72,26 @@ class Parts:
                 self._join(one, same)
 
     def _join(self, one: Part, same: Part) -> None:
-        """Let one part stand for both."""
-        # Looked up for each pair: a part may be in a tensor twice, and what stands for it changes with the first.
+        """Merge two parts."""
+        # Each pair is looked up anew: a part may be in a tensor twice, and its representative changes with the first.
         one, same = self._representative(one), self._representative(same)
         if one is not same:
             one.is_fixed |= same.is_fixed
             self._same[same] = one
 
     def fix(self, name: str) -> None:
-        """Channels of a tensor stay where they are."""
+        """Fix the order of a tensor's channels."""
         for part in self[name]:
             part.is_fixed = True
 
     def free(self) -> list[Part]:
-        """All that may move, each once."""
+        """Return all parts that may be permuted, each once."""
         return [
             part for part in dict.fromkeys(part for name in self._parts for part in self[name]) if not part.is_fixed
         ]
 
     def order(self, name: str) -> Order:
-        """Which of its channels lies at each place of a tensor: int64[channels]."""
+        """Return the channel at each place of a tensor: int64[channels]."""
         orders, first = [], 0
         for part in self[name]:
             orders.append(part.order + first)
@@ -99,11 +99,11 @@ class Parts:
         return np.concatenate(orders)
 
     def has_moved(self, name: str) -> bool:
-        """Whether channels of a tensor lie in another order than before."""
+        """Return whether the order of a tensor's channels has changed."""
         return bool((self.order(name) != np.arange(sum(part.size for part in self[name]))).any())
 
     def places(self, part: Part, name: str) -> list[int]:
-        """The first channel of each place that a part has in a tensor."""
+        """Return the first channel of each occurrence of a part in a tensor."""
         found, first = [], 0
         for other in self[name]:
             if other is part:
@@ -113,7 +113,7 @@ class Parts:
 
 
 def parts_of(graph: Graph) -> Parts:
-    """Of which parts all tensors are, by the layers that touch them."""
+    """Return the parts of all tensors, by the rules of the layers that touch them."""
     parts = Parts()
     for name in graph.inputs:
         parts[name] = [Part(graph.tensors[name].shape[2], is_fixed=True)]
@@ -124,7 +124,7 @@ def parts_of(graph: Graph) -> Parts:
             continue
         parts[layer.output] = [Part(channels)]
         if rule is ChannelRule.TIED:
-            # What is concatenated stays so after such layers.
+            # The parts of a concatenation remain separate after such layers.
             parts[layer.output] = [Part(part.size) for part in parts[layer.input]]
             parts.tie(*layer.inputs, layer.output)
         elif rule is ChannelRule.FIXED:
@@ -137,7 +137,7 @@ def parts_of(graph: Graph) -> Parts:
 
 
 def reordered(graph: Graph, parts: Parts) -> Graph:
-    """The graph with all channels in the orders of their parts."""
+    """Return the graph with all channels in the orders of their parts."""
     tensors = {
         name: _reordered_tensor(tensor, parts.order(name)) if name in parts else tensor
         for name, tensor in graph.tensors.items()
@@ -152,23 +152,23 @@ def _reordered_tensor(tensor: Tensor, order: Order) -> Tensor:
     return dataclasses.replace(tensor, order=tuple(np.asarray(tensor.order or range(len(order)))[order].tolist()))
 
 
-# Channel use: which channels a convolution connects, what its steps cost, and orders that put alike ones together.
+# Channel use: the connections of a convolution, the cost of its steps, and orders that group similar channels.
 
 Bool = npt.NDArray[np.bool_]
-#: Part of a layer's connections that rounding makes zero: up to 31 % in the autoencoder of MLPerf Tiny.
+#: Share of a layer's connections that rounding alone may make zero: up to 31 % in the autoencoder of MLPerf Tiny.
 _FEW = 1 / 3
-#: Tiles that are tried before anything is searched.
+#: Number of tiles that are sampled before a search.
 _SAMPLES = 4
 
 
 def is_dense(used: Bool, config: Config) -> bool:
-    """Whether few connections, bool[outputs, inputs], are missing, or too few to fill a word of a tile."""
+    """Return whether few connections, bool[outputs, inputs], are missing, or too few to fill a word of a tile."""
     missing = used.size - np.count_nonzero(used)
     return bool(missing < max(config.array.lanes * min(config.array.columns, len(used)), _FEW * used.size))
 
 
 class Connections:
-    """Which channels a convolution connects, and what its steps cost."""
+    """The connections of a convolution between channels, and the cost of its steps."""
 
     def __init__(self, graph: Graph, layer: Layer, config: Config):
         height, width, _ = graph.tensors[layer.output].shape
@@ -177,16 +177,16 @@ class Connections:
         self.used: Bool = layer.connections
         self.taps = math.prod(layer.window.kernel)
         self.weight = height * width
-        #: A window takes as long as its results at least.
+        #: A window takes at least as long as its results.
         self.least = result_groups(config, min(self.columns, len(self.used)))
 
     def steps(self, outputs: Order, inputs: Order) -> int:
-        """Steps of all windows, with channels in these orders."""
+        """Return the steps of all windows, with channels in these orders."""
         words = np.count_nonzero(self._words(self.used[outputs][:, inputs]), axis=1)
         return self.weight * int(np.maximum(words * self.taps, self.least).sum())
 
     def spare_steps(self) -> float:
-        """About the steps that orders chosen for this layer alone would save: a few tiles stand for all."""
+        """Estimate, from a few tiles, the steps that orders chosen for this layer alone would save."""
         counts = self.used.sum(axis=1)
         firsts = np.argsort(counts, kind="stable")[:: -(-len(counts) // _SAMPLES)]
         numbers, words = self.used.astype(np.float32), 0
@@ -198,26 +198,26 @@ class Connections:
         return self.weight * self.taps * max(spare, 0.0)
 
     def _words(self, used: Bool) -> Bool:
-        """bool[tiles, words]: whether a tile uses a word."""
+        """Return bool[tiles, words]: whether a tile uses a word."""
         return _grouped(_grouped(used, self.columns, 0), self.lanes, 1)
 
     def by_tile(self, outputs: Order) -> Bool:
-        """bool[tiles, inputs]: which tiles use an input."""
+        """Return bool[tiles, inputs]: whether a tile uses an input."""
         return _grouped(self.used[outputs], self.columns, 0)
 
     def by_word(self, inputs: Order) -> Bool:
-        """bool[outputs, words]: which words an output uses."""
+        """Return bool[outputs, words]: whether an output uses a word."""
         return _grouped(self.used[:, inputs], self.lanes, 1)
 
 
 def _grouped(used: Bool, size: int, axis: int) -> Bool:
-    """Whether any of so many neighbours is used."""
+    """Return whether any of each ``size`` neighbours is used."""
     starts = np.arange(0, used.shape[axis], size)
     return np.logical_or.reduceat(used, starts, axis=axis)
 
 
 def alike(uses: Bool, size: int) -> Order:
-    """An order in which groups of ``size`` neighbours together have as few uses as can be found, one by one.
+    """Return an order in which groups of ``size`` neighbours have few uses together, found greedily.
 
     Parameters
     ----------
@@ -229,10 +229,10 @@ def alike(uses: Bool, size: int) -> Order:
     int64[channels]
     """
     left, order = np.ones(len(uses), bool), list[int]()
-    # In float32, whose products are fast; counts are exact.
+    # Products in float32 are fast, and exact for counts.
     numbers, counts = uses.astype(np.float32), uses.sum(axis=1)
     while left.any():
-        # Each group begins with what is used most.
+        # Each group begins with the channel that is used most.
         order += _group(numbers, counts, left, int(np.where(left, counts, -1).argmax()), size)
     return np.array(order, np.int64)
 
@@ -240,12 +240,12 @@ def alike(uses: Bool, size: int) -> Order:
 def _group(
     uses: npt.NDArray[np.float32], counts: npt.NDArray[np.int64], left: Bool, first: int, size: int
 ) -> list[int]:
-    """``first`` and what adds least to it, one by one, of those that are ``left``; they no longer are."""
+    """Return a group of ``first`` and channels that add the fewest uses, one by one; they are removed from ``left``."""
     together, group = uses[first].copy(), [first]
     left[first] = False
     for _ in range(min(size - 1, int(np.count_nonzero(left)))):
         added = counts - (uses @ together).astype(np.int64)
-        # Of those that add as little, the one that has most in common.
+        # Of channels that add equally little, the one with most uses in common is chosen.
         score = np.where(left, added * (uses.shape[1] + 1) - counts, np.iinfo(np.int64).max)
         chosen = int(score.argmin())
         np.maximum(together, uses[chosen], out=together)
@@ -254,14 +254,14 @@ def _group(
     return group
 
 
-#: How often all orders are chosen anew, each for those of the others.
+#: Most rounds in which all orders are chosen anew, each for the present others.
 _ROUNDS = 3
-#: Part of the steps that must remain at most: zeros by chance are not worth another plan.
+#: Greatest share of the steps that may remain, as accidental zeros are not worth another plan.
 _WORTH = 0.99
 
 
 def permuted(graph: Graph, config: Config) -> Graph | None:
-    """The graph with channels in the order that promises the fewest steps; None where no order promises fewer.
+    """Return the graph with channels in the order with the fewest steps; None if no order has notably fewer.
 
     Parameters
     ----------
@@ -271,7 +271,7 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
     Returns
     -------
     Graph or None
-        Its tensors say which channel is where, see :attr:`~lutterfly.host.graph.Tensor.order`.
+        The graph; its tensors hold the orders, see :attr:`~lutterfly.host.graph.Tensor.order`.
     """
     convolutions = [layer for layer in graph.layers if layer.channel_rule(*graph.ends(layer)) is ChannelRule.FREE]
     if all(is_dense(layer.connections, config) for layer in convolutions):
@@ -288,18 +288,18 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
 
 
 def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
-    """The graph with channels in other orders wherever they are free, whatever these cost.
+    """Return the graph with channels in other orders wherever they are free, at any cost.
 
     Parameters
     ----------
     graph : Graph
     choose : callable
-        Gives an order of so many channels: which one lies at each place.
+        Returns an order of a number of channels: the channel at each place.
 
     Returns
     -------
     Graph
-        As :func:`permuted` gives it.
+        The graph, see :func:`permuted`.
     """
     search = _Search(parts_of(graph), [])
     for part in search.parts.free():
@@ -308,20 +308,20 @@ def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
 
 
 class _Search:
-    """The orders of all parts, chosen one after the other."""
+    """The orders of all parts, improved one after the other."""
 
     def __init__(self, parts: Parts, convolutions: list[Connections]):
         self.parts, self.convolutions = parts, convolutions
 
     def steps(self) -> int:
-        """Of all convolutions, in the present orders."""
+        """Return the steps of all convolutions in the present orders."""
         return sum(map(self._steps, self.convolutions))
 
     def _steps(self, one: Connections) -> int:
         return one.steps(self.parts.order(one.target), self.parts.order(one.source))
 
     def improve(self) -> bool:
-        """Choose each order anew, and keep what makes steps fewer: whether anything does."""
+        """Choose each order anew, and keep those with fewer steps; return whether there was any."""
         better = False
         names = dict.fromkeys(name for one in self.convolutions for name in (one.source, one.target))
         for part in dict.fromkeys(part for name in names for part in self.parts[name] if not part.is_fixed):
@@ -336,8 +336,8 @@ class _Search:
         return better
 
     def _candidates(self, part: Part, touching: list[Connections]) -> Iterator[Order]:
-        """Orders in which neighbours are used alike: by those that read them, by those that make them, by both; whole
-        connections decide, or the words and tiles that these have now."""
+        """Yield orders that group channels with similar uses: by readers, by writers, or by both; uses are connections,
+        or the words and tiles that contain these at present."""
         for is_fine in (True, False):
             readers = [use for one in touching for use in self._uses_as_input(part, one, is_fine=is_fine)]
             makers = [use for one in touching for use in self._uses_as_output(part, one, is_fine=is_fine)]
@@ -350,13 +350,13 @@ class _Search:
                 yield alike(np.concatenate(readers + makers, axis=1), touching[0].columns)
 
     def _uses_as_input(self, part: Part, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
-        """bool[channels of the part, outputs or tiles], for each place of it."""
+        """Yield bool[channels of the part, outputs or tiles], for each occurrence of the part."""
         used = one.used if is_fine else one.by_tile(self.parts.order(one.target))
         for first in self.parts.places(part, one.source):
             yield used[:, first : first + part.size].T
 
     def _uses_as_output(self, part: Part, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
-        """bool[channels of the part, inputs or words], for each place of it."""
+        """Yield bool[channels of the part, inputs or words], for each occurrence of the part."""
         used = one.used if is_fine else one.by_word(self.parts.order(one.source))
         for first in self.parts.places(part, one.target):
             yield used[first : first + part.size]

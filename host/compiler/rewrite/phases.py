@@ -1,4 +1,4 @@
-"""Phases: a layer whose channels become phases of a map gives each phase as a tensor of its own, or side by side."""
+"""Layers whose channels become phases of a map write each phase as a tensor of its own, or channels side by side."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..network import Network
 def split_phases(plan: Network) -> Network:
     """Replace layers whose channels become channels of several phases of a map by a layer for each phase.
 
-    Each of these writes its phase where it belongs, as a view, and leaves out words that it has no weights for. Where
-    one layer for all takes fewer cycles, it gives the channels of each phase side by side, so that they are copied so.
-    The tensors of the phases have no views: they are not the model's.
+    Each of these writes its phase in place, as a view, and leaves out words that it has no weights for. Where one layer
+    for all takes fewer cycles, it writes the channels of each phase side by side, so that the copy has long runs. The
+    tensors of the phases have no views, as they are not the model's.
     """
     for copy in plan.graph.layers:
         layer = _maker(plan.graph, copy)
@@ -38,7 +38,7 @@ def split_phases(plan: Network) -> Network:
 
 
 def _maker(graph: Graph, copy: Layer) -> Layer | None:
-    """The layer whose output a copy takes apart into phases, if nothing else reads that."""
+    """Return the layer whose output a copy divides into phases, if no other layer reads that output."""
     pieces, name = copy.selections(graph.tensors), copy.input
     taken = sorted(channel for part in pieces for channel in part.sources)
     is_apart = len(copy.inputs) == 1 and all(part.read == Phase() and part.code is None for part in pieces)
@@ -52,7 +52,7 @@ def _maker(graph: Graph, copy: Layer) -> Layer | None:
 
 
 def _part(graph: Graph, layer: Layer, pieces: Sequence[Selection], number: int) -> Layer | None:
-    """The layer that gives one piece: the last one has the name of the whole."""
+    """Return the layer that computes one piece; the last one has the name of the whole."""
     inner, output = (_name(graph, name, number) for name in (layer.inner, layer.output))
     part = layer.of_outputs(pieces[number].sources, inner, output)
     if part is None or number == len(pieces) - 1:
@@ -61,15 +61,15 @@ def _part(graph: Graph, layer: Layer, pieces: Sequence[Selection], number: int) 
 
 
 def _name(graph: Graph, name: str, number: int) -> str:
-    """Of the tensor that is one phase."""
+    """Return the name of the tensor of one phase."""
     return own_name(f"{name} phase {number}", graph.tensors)
 
 
 def _is_worth_it(plan: Network, layer: Layer, pieces: Sequence[Selection]) -> bool:
-    """Whether a layer for each piece takes no more cycles than one for all and copies of its channels, about."""
+    """Estimate whether a layer for each piece takes no more cycles than one for all with copies of its channels."""
     graph, config = plan.graph, plan.config
     if layer.input in graph.inputs:
-        # Rows of an input can be folded, or arrive while they are computed, for one layer alone.
+        # Only a single reader of an input can fold its rows, or begin while they arrive.
         return False
     if layer.channel_rule(*graph.ends(layer)) is not ChannelRule.FREE:
         return True
@@ -81,7 +81,7 @@ def _is_worth_it(plan: Network, layer: Layer, pieces: Sequence[Selection]) -> bo
 
 
 def _tiles(config: Config, channels: int, words: int) -> int:
-    """Cycles of a pixel of so many output channels."""
+    """Return the cycles of a pixel of so many output channels."""
     columns = config.array.columns
     return -(-channels // columns) * max(words, _groups(config, channels, columns))
 
@@ -91,7 +91,7 @@ def _groups(config: Config, channels: int, most: int) -> int:
 
 
 def _split(plan: Network, layer: Layer, copy: Layer, parts: Sequence[Layer]) -> Network:
-    """The plan with the layers of the parts instead of one for all."""
+    """Return the plan with a layer for each piece instead of one for all."""
     graph, tensors, pieces = plan.graph, dict(plan.graph.tensors), copy.selections(plan.graph.tensors)
     for name in dict.fromkeys((layer.output, layer.inner)):
         whole = tensors.pop(name)
@@ -112,7 +112,7 @@ def _can_reorder(graph: Graph, layer: Layer) -> bool:
 
 
 def _side_by_side(plan: Network, layer: Layer, copy: Layer) -> Network:
-    """The plan with the channels of each piece side by side in the tensor that the copy takes apart."""
+    """Return the plan with the channels of each piece side by side in the tensor that the copy divides."""
     graph, pieces = plan.graph, copy.selections(plan.graph.tensors)
     order = np.array([channel for part in pieces for channel in part.sources])
     tensor = dataclasses.replace(graph.tensors[layer.output], order=tuple(order.tolist()))

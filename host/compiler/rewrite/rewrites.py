@@ -1,6 +1,6 @@
 """The small rewritings of a graph before it is lowered: batch, tables, matrix products, borders and shuffles.
 
-*Batch*: several samples in one inference, which share the weights that are loaded in every inference.
+*Batch*: several samples in one inference share the weights that are loaded in every inference.
 
 The samples of a network without feature maps are the rows of a map, and its layers are convolutions with a kernel of
 1x1: nothing else changes.
@@ -24,7 +24,7 @@ from .permute import parts_of, reordered
 
 
 def batched(graph: Graph, samples: int) -> Graph:
-    """The graph for several samples at a time.
+    """Return the graph for several samples at a time.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def batched(graph: Graph, samples: int) -> Graph:
     Returns
     -------
     Graph
-        Its tensors are int8[samples, 1, channels], and the ONNX tensors that they are those of the samples, one after
-        the other along their first axis.
+        The graph with tensors int8[samples, 1, channels], which are ONNX tensors with the samples along their first
+        axis.
 
     Raises
     ------
@@ -69,14 +69,14 @@ def _batched(tensor: Tensor, samples: int) -> Tensor:
     return dataclasses.replace(tensor, shape=(samples, *tensor.shape[1:]), views=views)
 
 
-# Concat tables: what a concatenation looks codes up in becomes part of the layer that writes them.
+# Tables of concatenations become part of the layers that write their inputs.
 
 
 def move_tables(plan: Network) -> Network:
-    """Give the tables of each concatenation to the layers that write its inputs, where nothing else reads these.
+    """Move the tables of each concatenation to the layers that write its inputs, where nothing else reads these.
 
-    A table after a table is one table. The tensor between the two is then in no memory, like that in front of any
-    other table.
+    Two tables in a row become one. The tensor between the two is then in no memory, like that in front of any other
+    table.
     """
     graph = plan.graph
     layers, tensors = list(graph.layers), dict(graph.tensors)
@@ -90,7 +90,7 @@ def move_tables(plan: Network) -> Network:
                 continue
             inputs[at], tables[at] = own_name(f"{name} in {layer.output}", tensors), None
             target = tensors[layer.output]
-            # No view: the model has no tensor with these codes but as channels of the concatenation.
+            # The tensor has no view, as the model has its codes only as channels of the concatenation.
             tensors[inputs[at]] = dataclasses.replace(target, name=inputs[at], shape=tensors[name].shape, views=())
             layers[writer] = layers[writer].with_table(inputs[at], table)
         if inputs != list(layer.inputs):
@@ -98,21 +98,21 @@ def move_tables(plan: Network) -> Network:
     return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers, tensors=tensors))
 
 
-# Matrices: weights that are known at run time only, in the order in which the array takes them.
+# Matrices, which are weights that are known at run time only, are put in the order in which the array reads them.
 
-#: What :func:`~.copies.arrange` takes for the code 0.
+#: The element that stands for the code 0 in :func:`~.copies.arrange`.
 _ZERO = -129
 
 
 def arrange_matrices(plan: Network) -> Network:
-    """Put a layer in front of every product of two activations that arranges the one whose words are weights.
+    """Insert a layer before every product of two activations that puts the second one in the order of weight words.
 
-    What it writes is stored, and loaded into the weight memory as it lies.
+    Its output is stored, and loaded into the weight memory without change.
 
     Raises
     ------
     CompileError
-        If that takes too many pieces.
+        If the layer needs too many pieces.
     """
     graph, layers = dataclasses.replace(plan.graph, tensors=dict(plan.graph.tensors)), []
     for layer in plan.graph.layers:
@@ -135,30 +135,30 @@ def _arranged(graph: Graph, layer: Layer, config: Config) -> list[Layer]:
             "elements that are added up lie side by side, or leave the product to the host"
         )
     graph.tensors[matrix] = dataclasses.replace(source, name=matrix, shape=words.shape, views=(), order=())
-    # Where each element of the matrix lies now.
+    # The present place of each element of the matrix.
     places = np.arange(words.size).reshape(tiles, steps, columns, lanes).swapaxes(1, 2)
     order = places.reshape(tiles * columns, -1)[:outputs, :inputs]
     return [arrangement, dataclasses.replace(layer, inputs=(layer.input, matrix), order=order)]
 
 
-# Normalise: move input zero points into biases.
+# Zero points of inputs become part of biases.
 
 
 def normalise(plan: Network) -> Network:
-    """Let no layer subtract a zero point from what it reads."""
+    """Change all layers so that none subtracts a zero point from its input."""
     graph = plan.graph
     layers = [layer.normalised(graph.tensors[layer.input].zero_point) for layer in graph.layers]
     return dataclasses.replace(plan, graph=dataclasses.replace(graph, layers=layers))
 
 
-# Separate: max pooling with large windows runs along the columns, then along the rows.
+# Max pooling with large windows is separated into one along columns and one along rows.
 
 
 def separate(plan: Network) -> Network:
-    """Replace layers whose windows can be separated by two each, where that at least halves the steps, or where the
-    step lists of all border classes would exceed their memory.
+    """Replace each layer with separable windows by two, where that at least halves the steps, or where the step lists
+    of all border classes would exceed their memory.
 
-    The maximum of a window is that of its rows' maxima. The tensor in between has no views: it is not the model's.
+    The maximum of a window is that of its rows' maxima. The tensor in between has no views, as it is not the model's.
     """
     layers: list[Layer] = []
     tensors = dict(plan.graph.tensors)
@@ -192,28 +192,28 @@ def _is_worth_it(plan: Network, layer: Layer) -> bool:
         return True
     joint = rows * columns * math.prod(window.kernel)
     separated = height * columns * window.kernel[1] + rows * columns * window.kernel[0]
-    # Beside both, the tensor in between must not need more memory than there is.
+    # There must be room for the tensor in between beside both others.
     between = dataclasses.replace(source, shape=(height, columns, channels)).size_bytes
     needed = between + max(source.size_bytes, plan.graph.tensors[layer.output].size_bytes)
     return 2 * separated <= joint and needed <= plan.config.memory.feature_bytes
 
 
-# Shuffles: channels in the order in which what moves them copies whole runs, or nothing, and readers follow.
+# Shuffled channels keep the order in which they are copied as whole runs, or not at all, and readers follow.
 
 
 def sort_shuffles(plan: Network) -> Network:
-    """Leave the channels that an arrangement takes in the order in which they lie, wherever that order is free.
+    """Keep the channels that an arrangement reads in their present order, wherever that order is free.
 
-    What reads them has its weights in that order then. A shuffle of all channels moves nothing any more, and one of
-    some takes them in runs instead of one by one. The first arrangement comes first: of another one that reads it the
-    channels lie as it has put them.
+    Readers then have their weights in that order. A shuffle of all channels moves nothing any more, and one of some
+    copies them in runs instead of one by one. Arrangements are processed in order, as a later one may read the channels
+    of an earlier one.
     """
     graph, parts = plan.graph, parts_of(plan.graph)
     is_changed = False
     for layer in graph.layers:
         if layer.channel_rule(*graph.ends(layer)) is not ChannelRule.MOVED:
             continue
-        # What is moved is a single part: only joined channels, and those tied to them, are several.
+        # Moved channels are a single part; only joined channels, and those tied to them, are several.
         (part,), now = parts[layer.output], parts.order(layer.output)
         if part.is_fixed:
             continue

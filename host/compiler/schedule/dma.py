@@ -1,4 +1,4 @@
-"""The DMA queue of a plan: which commands move a tensor, or a part of one, and its border, and in which order."""
+"""The DMA queue of a plan: the commands that move tensors, parts of them and borders, and their order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ..operation import Command
 from ..plan import Addressed, Computing, Loaded, Scheduled
 from ..storage import Addresses, Arrival, Incoming, Storage, pieces, unit_bytes, unit_count, unit_numbers
 
-#: Of one LOAD, and of one STORE.
+#: Most folds of a LOAD, and most rows of a STORE.
 _MOST_FOLDS, _MOST_ROWS = LOAD.field("folds").limits[1], STORE.field("rows").limits[1]
 
 
 def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
-    """FILLs of everything around a tensor, and of the folds that lie in its padding."""
+    """Return FILLs of everything around a tensor, and of the folds in its padding."""
     pitch, row_bytes = storage.row_pitch, storage.row_bytes
     end = storage.address + storage.size_bytes
     last_end = storage.first + (storage.height - 1) * pitch + row_bytes
-    # Without a border at the sides nobody reads what lies between the rows.
+    # Without a border at the sides the bytes between rows are never read.
     between = pitch - row_bytes if storage.left or storage.right else 0
     if storage.height == 0:
         fills = [(storage.address, storage.size_bytes, 1, 0)]
@@ -49,20 +49,20 @@ def fill_border(storage: Storage, tensor: Tensor) -> list[Command]:
     fills = [fill for fill in fills if fill[1] and fill[2]]
     commands = [_fill(storage.value, *fill) for fill in fills]
     if storage.bits == BINARY_BITS and storage.value and storage.channels % 8:
-        # Bits that are no channels are 0 everywhere.
+        # Bits that are no channels are always 0.
         ones = (1 << storage.channels % 8) - 1
         commands += [_fill(ones, *last) for fill in fills for last in _last_bytes(storage.pixel_pitch, *fill)]
     return commands
 
 
 def _fill(value: int, at: int, size: int, count: int, pitch: int) -> Command:
-    """A FILL of ``count`` pieces of ``size`` bytes."""
+    """Return a FILL of ``count`` pieces of ``size`` bytes."""
     fields = Fill(local=at, piece_bytes=size, rows=count, local_row=pitch, value=value & 0xFF)
     return Command(fields, writes=pieces(at, size, count, pitch))
 
 
 def _last_bytes(pixel: int, at: int, size: int, count: int, pitch: int) -> list[tuple[int, int, int, int]]:
-    """The last byte of every pixel in such pieces, as pieces of one byte."""
+    """Return the last byte of every pixel in such pieces, as pieces of one byte."""
     last = at + pixel - 1
     if count == 1:
         return [(last, 1, size // pixel, pixel)]
@@ -70,7 +70,7 @@ def _last_bytes(pixel: int, at: int, size: int, count: int, pitch: int) -> list[
 
 
 def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[Command]:
-    """LOADs of some stored rows of a tensor, which lies densely at ``external``."""
+    """Return LOADs of some stored rows of a tensor, which is dense at ``external``."""
     if not rows or not storage.width:
         return []
     if storage.fold:
@@ -89,7 +89,7 @@ def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[C
             local_row=storage.row_pitch,
         )
     else:
-        # One run; rows that lie side by side are one piece.
+        # The rows are one run in external memory; adjacent rows are one piece.
         count, size = (len(rows), row_bytes) if storage.gap else (1, len(rows) * row_bytes)
         shape = Load(row_pieces=count, piece_bytes=size, rows=1, local_piece=storage.row_pitch)
     fields = dataclasses.replace(shape, external=start, local=local, memory=LocalMemory.FEATURE, folds=1)
@@ -97,7 +97,7 @@ def load(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[C
 
 
 def _load_channels(storage: Storage, tensor: Tensor, external: int, rows: range) -> list[Command]:
-    """LOADs of some channels: a run for every pixel, of as many columns as a command may have."""
+    """Return LOADs of some channels, with a run for every pixel, and as many columns as a command may have."""
     commands = []
     for first in range(0, storage.width, _MOST_FOLDS):
         columns = storage.columns[first : first + _MOST_FOLDS]
@@ -122,7 +122,8 @@ def _load_channels(storage: Storage, tensor: Tensor, external: int, rows: range)
 
 
 def _load_folds(storage: Storage, tensor: Tensor, external: int, stored: range) -> list[Command]:
-    """LOADs of some stored rows of a folded input: one for each run of rows with the same folds in the source."""
+    """Return LOADs of some stored rows of a folded input: one for each run of rows with the same folds in the
+    source."""
     fold, fold_bytes = storage.fold, tensor.pixel_bytes
     assert fold is not None, "rows that are not folded come otherwise"
     skipped = stored.start - storage.row
@@ -157,7 +158,7 @@ def _load_folds(storage: Storage, tensor: Tensor, external: int, stored: range) 
 
 
 def store(storage: Storage, tensor: Tensor, external: int) -> list[Command]:
-    """STOREs of what is stored of a tensor to its dense copy at ``external``."""
+    """Return STOREs of the stored part of a tensor to its dense copy at ``external``."""
     start = external + storage.row * tensor.row_bytes + storage.column * tensor.pixel_bytes
     start += storage.channel_offset(storage.channel)
     is_dense = storage.width == tensor.shape[1] and not storage.gap
@@ -170,12 +171,12 @@ def store(storage: Storage, tensor: Tensor, external: int) -> list[Command]:
 
 
 def _store_channels(storage: Storage, tensor: Tensor, start: int, *, is_dense: bool) -> list[Command]:
-    """STOREs of some channels: a run for every pixel; those of one command are equally far apart."""
+    """Return STOREs of some channels, with a run for every pixel; the runs of one command have equal distances."""
     size, reads = storage.stored_bytes, storage.addresses().reshape(storage.height, storage.width, -1)
     pixel, row = (tensor.pixel_bytes, storage.pixel_pitch), (tensor.row_bytes, storage.row_pitch)
     if is_dense and storage.height * storage.width <= _MOST_ROWS:
         return [_store(reads.reshape(-1), start, size, storage.height * storage.width, pixel)]
-    # A row for each command, or a column, whichever are fewer.
+    # A command has a row or a column, whichever gives fewer commands.
     along, across = pixel, row
     if storage.width < storage.height:
         along, across, reads = row, pixel, reads.swapaxes(0, 1)
@@ -186,7 +187,7 @@ def _store_channels(storage: Storage, tensor: Tensor, start: int, *, is_dense: b
 
 
 def _store(reads: Addresses, external: int, size: int, count: int, pitches: tuple[int, int]) -> Command:
-    """A STORE of ``count`` runs of ``size`` bytes at ``reads``; from one to the next, outside and in the memory."""
+    """Return a STORE of ``count`` runs of ``size`` bytes at ``reads``, with their pitches outside and in the memory."""
     fields = Store(
         external=external,
         local=int(reads[0]),
@@ -199,7 +200,7 @@ def _store(reads: Addresses, external: int, size: int, count: int, pitches: tupl
 
 
 def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
-    """(row, first, end) of each run of true elements along the rows of bool[rows, columns]."""
+    """Return (row, first, end) of each run of true elements along the rows of bool[rows, columns]."""
     runs = []
     for row, line in enumerate(mask):
         edges = np.flatnonzero(np.diff(np.concatenate(([0], line.astype(np.int8), [0]))))
@@ -207,23 +208,23 @@ def _runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
     return runs
 
 
-# Tasks: what the DMA queue has to do for the jobs, and for other cores, and when it may be done.
+# Tasks of the DMA queue for the jobs, and for other cores, with the range of jobs in which each may be done.
 
 
 @dataclass(eq=False)
 class Task:
-    """Commands of the DMA queue that stand together.
+    """Consecutive commands of the DMA queue.
 
     Attributes
     ----------
     commands : list of Command
     release : int
-        The job after which they may stand, because it is the last to use the memory that they write, or to write what
-        they store; -1 where they may stand before all jobs.
+        The job after which they may come: the last one that uses the memory that they write, or that writes the bytes
+        that they store; -1 where they may come before all jobs.
     deadline : int
-        The job before which they must stand.
+        The job before which they must come.
     after : list of Task
-        What must stand before them.
+        Tasks that must come before them.
     """
 
     commands: list[Command]
@@ -234,19 +235,19 @@ class Task:
 
     @property
     def is_store(self) -> bool:
-        """Whether it reads the feature memory."""
+        """Whether the task reads the feature memory."""
         return any(command.opcode is Opcode.STORE for command in self.commands)
 
     @property
     def is_barrier(self) -> bool:
-        """Whether other cores wait for it."""
+        """Whether the task is a barrier, at which cores wait for each other."""
         return any(command.opcode is Opcode.BARRIER for command in self.commands)
 
 
 def tasks_of(plan: Loaded) -> list[Task]:
-    """What the DMA has to do, in an order in which nothing comes before what it depends on."""
+    """Return the tasks of the DMA, in an order in which no task comes before one that it depends on."""
     tasks: list[Task] = []
-    # Those of each row of each tensor of the network, with their columns: many samples of a batch are as many rows.
+    # Stores of each row of each tensor of the network, with their columns, as the samples of a batch are rows.
     stores: dict[tuple[str, int], list[tuple[range, Task]]] = {}
     store_of: dict[int, list[Task]] = {}
     stores_of: dict[str | None, list[Task]] = {}
@@ -304,12 +305,12 @@ def tasks_of(plan: Loaded) -> list[Task]:
 
 
 def _barriers(plan: Addressed) -> dict[str, Task]:
-    """A barrier for each tensor that cores exchange, each after the one before, by the tensor's name."""
+    """Return a barrier for each tensor that cores exchange, by the tensor's name; the barriers are in order."""
     barriers: dict[str, Task] = {}
     group = (1 << plan.config.cores) - 1
     for name, exchange in plan.exchanges.items():
         after = [*barriers.values()][-1:]
-        # The others are not there sooner.
+        # The other cores do not reach the barrier sooner.
         own = (
             number for number, job in enumerate(plan.jobs) if plan.graph.layers[job.index].output in exchange.earlier
         )
@@ -318,7 +319,7 @@ def _barriers(plan: Addressed) -> dict[str, Task]:
 
 
 def _crosses(plan: Network, name: str, incoming: Incoming) -> bool:
-    """Whether what is loaded has been stored by another core."""
+    """Return whether a load reads bytes that another core has stored."""
     exchange, storage = plan.exchange_of(name), incoming.storage
     if exchange is None or not exchange.arrives:
         return False
@@ -327,7 +328,7 @@ def _crosses(plan: Network, name: str, incoming: Incoming) -> bool:
 
 
 def _sorted(tasks: list[Task]) -> list[Task]:
-    """The same tasks, each after those that must stand before it, and else in their order."""
+    """Return the tasks, each after those that must come before it, and else in their order."""
     found: dict[Task, None] = {}
 
     def add(task: Task) -> None:
@@ -342,14 +343,14 @@ def _sorted(tasks: list[Task]) -> list[Task]:
 
 
 def _of_layer(plan: Addressed, commands: list[Command], job: int) -> list[Command]:
-    """The same commands, as those of a job's layer; of none where there is no such job."""
+    """Return the commands, assigned to the layer of a job; to none where there is no such job."""
     for command in commands:
         command.layer = plan.jobs[job].index if 0 <= job < len(plan.jobs) else None
     return commands
 
 
 def _arrive(plan: Network, arrival: Arrival) -> Command:
-    """The LOAD of streamed constants."""
+    """Return the LOAD of streamed constants."""
     unit = unit_bytes(plan.config, arrival.memory)
     fields = Load(
         external=arrival.external,
@@ -364,26 +365,26 @@ def _arrive(plan: Network, arrival: Arrival) -> Command:
 
 
 def _distinct(owners: np.ndarray) -> Iterable[int]:
-    """The values of an array that holds few runs of equal ones."""
+    """Return the values of an array with few runs of equal values."""
     return {int(owner) for owner in owners[np.flatnonzero(np.diff(owners, prepend=-2))]}
 
 
-# The DMA queue while commands are put in order: what stands in it, and about when the DMA is done with that.
+# The DMA queue while commands are put in order, with an estimate of time.
 
 
 class DmaQueue:
-    """Puts commands in order, and estimates the time at which DMA and array are with them."""
+    """The commands in order, with estimated times of DMA and array."""
 
     def __init__(self, plan: Computing, urgent: Sequence[int]):
         self.plan = plan
         self.commands: list[Command] = []
-        #: When the DMA is done with what has been appended; when each job begins, at least, and ends.
+        #: Time at which the DMA has done all tasks so far; earliest begin of each job, and end.
         self.moved = 0
         self.begin = [0] * (len(plan.jobs) + 1)
         self.ends: list[int] = []
-        #: The code that each byte of the feature memory holds because it was filled, -1 where it may be anything.
+        #: The code that each byte of the feature memory was filled with, -1 for other contents.
         self.filled = np.full(unit_count(plan.config), -1, np.int16)
-        #: The jobs that end with what other cores wait for, in order.
+        #: The jobs with results that other cores wait for, in order.
         self.urgent = urgent
 
     def compute(self, job: int) -> None:
@@ -394,7 +395,7 @@ class DmaQueue:
             self.commands.append(command)
 
     def append(self, task: Task) -> None:
-        """Append a task, and before it what it depends on."""
+        """Append a task, and the tasks that it depends on before it."""
         if task.is_done:
             return
         task.is_done = True
@@ -410,15 +411,15 @@ class DmaQueue:
             self.begin[task.deadline] = max(self.begin[task.deadline], self.moved)
 
     def _let_store(self, barrier: Task) -> None:
-        """Let the job after a barrier wait for the STOREs before it, if it left no time to read for them."""
+        """Let the job after a barrier wait for the STOREs before it, if it would leave them no cycles to read."""
         stores, job = [task for task in barrier.after if task.is_store], barrier.release + 1
         if job < len(self.plan.jobs) and any(not self.is_quick_during(job, store) for store in stores):
             self.plan.computes[job][0].follows = stores[-1].commands[-1]
 
     def is_idle_during(self, job: int, task: Task | None) -> bool:
-        """Whether the DMA is done before a job, the next one, ends; after the last job it always is.
+        """Return whether the DMA is idle before the next job, ``job``, ends; after the last job it always is.
 
-        Before a job that ends with what other cores wait for, a task is begun only if it is done by then.
+        Before a job whose results other cores wait for, ``task`` is begun only if it is done by the end of that job.
         """
         if job >= len(self.plan.jobs):
             return True
@@ -431,12 +432,12 @@ class DmaQueue:
         return self.moved < end and begin + sum(map(self._moving, task.commands)) < stored
 
     def _moving(self, command: Command) -> int:
-        """Cycles of a command, on a bus of which the other cores have their share."""
+        """Return the cycles of a command, with equal shares of the bus for all cores on it."""
         sharing = 1 if command.opcode is Opcode.FILL else self.plan.config.cluster.sharing
         return sharing * dma_cycles(self.plan, command)
 
     def is_quick_during(self, job: int, task: Task) -> bool:
-        """Whether a job, the next one, leaves enough cycles in which the DMA can read for a task's STOREs."""
+        """Return whether the next job, ``job``, leaves the DMA enough cycles to read for a task's STOREs."""
         if job >= len(self.plan.jobs):
             return True
         reads = sum(dma_cycles(self.plan, command) for command in task.commands)
@@ -445,7 +446,7 @@ class DmaQueue:
         return reads <= self._cycles(job) - steps
 
     def _needed(self, commands: list[Command]) -> Iterator[Command]:
-        """All commands but FILLs of bytes that still hold what they would be filled with."""
+        """Yield all commands but FILLs of bytes that still hold the code."""
         for command in commands:
             writes = command.writes
             if isinstance(command.fields, Fill):
@@ -466,7 +467,7 @@ class DmaQueue:
 
 
 def dma_cycles(plan: Network, command: Command) -> int:
-    """Cycles of a command if the array leaves the memories to it."""
+    """Return the cycles of a command if the array leaves the memories to it."""
     config = plan.config
     match command.fields:
         case Fill() as fill:
@@ -480,25 +481,24 @@ def dma_cycles(plan: Network, command: Command) -> int:
             return 0
 
 
-# Order: when the DMA queue brings and takes what the jobs need, and an order of all commands in which they could run
-# one by one.
+# The order of all commands is one in which they could run one by one.
 
-#: Tasks by their deadline, and those with one deadline by their number.
+#: Tasks by deadline, and those with one deadline by number.
 _Heap = list[tuple[int, int, Task]]
 
 
 def order_commands(plan: Computing) -> Scheduled:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
 
-    What is needed first stands first. What has time stands as early as the DMA would otherwise have nothing to do; but
-    a STORE that the next job leaves no time to read only where it must, because what stands after it waits as well. For
-    a STORE for which other cores wait at a barrier, the next job waits.
+    Tasks are in the order of their deadlines. A task with time left comes as soon as the DMA would be idle; but a STORE
+    that the next job leaves no cycles to read comes only where it must, because later commands would wait for it. For a
+    STORE that other cores wait for at a barrier, the next job waits.
     """
     tasks = tasks_of(plan)
     for task in tasks:
         task.release = max((task.release, *(earlier.release for earlier in task.after)))
         if task.is_barrier:
-            # Others wait for it, for what it brings more than for what it takes.
+            # Other tasks wait for this one, for a LOAD more than for a STORE.
             gives = any(earlier.is_store for earlier in task.after)
             task.deadline = min(task.deadline, task.release + (1 if gives else 2))
     for task in reversed(tasks):
@@ -524,8 +524,8 @@ def order_commands(plan: Computing) -> Scheduled:
 
 
 def _next(loads: _Heap, stores: _Heap, queue: DmaQueue, job: int) -> _Heap | None:
-    """Which of the two gives the next task that stands before ``job``; None if none does."""
-    # A LOAD after a STORE is held up by fewer results than one that runs beside the job.
+    """Return the queue, of the two, with the next task that must come before ``job``; None if there is none."""
+    # A LOAD after a STORE is held up by fewer results than one in parallel with the job.
     is_quick = bool(stores) and queue.is_quick_during(job, stores[0][-1])
     load_is_due, store_is_due = (bool(heap) and heap[0][0] <= job for heap in (loads, stores))
     if load_is_due or store_is_due:

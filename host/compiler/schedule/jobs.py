@@ -1,4 +1,4 @@
-"""Jobs: the parts in which the layers are executed, and what lies in the feature memory for how many of them."""
+"""Jobs are the parts in which layers are executed; residences are the allocations in the feature memory for them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..operation import Job
 from ..plan import Divided, Segmented
 from ..storage import Incoming, Outgoing, Residence, Storage
 
-# Urgency: rows for which other cores wait are computed first, so that they are there when the rest is computed.
+# Rows that other cores wait for have priority, so that they are exchanged while the rest is computed.
 
-#: Cycles that one more job takes beside those of the array.
+#: Cycles of another job beside those of the array.
 _JOB = 30
-#: Cycles that an exchange takes less, beside its beats, where what is loaded arrives beside the last job of a layer.
+#: Cycles that an exchange saves, beside its beats, where the load is in parallel with the last job of a layer.
 _SAVED = OVERHEADS.read_latency + 30
 
 
 def rows_in_order(plan: Segmented, index: int) -> list[range]:
-    """The rows of a layer's output in the order in which they are computed, in one job or several.
+    """Return the rows of a layer's output in the order in which they are computed, in one job or several.
 
-    Several, if other cores read some rows of it, and that they come first costs less than it saves.
+    There are several jobs if other cores read some rows, and computing these first costs less than it saves.
     """
     layer, operation = plan.graph.layers[index], plan.operations[index]
     name, up = layer.output, layer.window.up[0]
@@ -35,13 +35,13 @@ def rows_in_order(plan: Segmented, index: int) -> list[range]:
     exchange, own = plan.exchange_of(name), plan.excerpt_of(name).region
     if exchange is None or not exchange.leaves:
         return [range(height)]
-    # Rows that have the same window stay together: some of them alone may be there already.
+    # Rows with the same window stay together, as some of them may be needed earlier.
     found = {_widened(_within(region.rows, own.rows), up) for region in exchange.leaves}
     urgent = sorted(found, key=lambda rows: rows.start)
     edges = [0, *(edge for rows in urgent for edge in (rows.start, rows.stop)), height]
     rest = [range(start, stop) for start, stop in zip(edges[::2], edges[1::2], strict=True) if start < stop]
     pieces = [*urgent, *rest]
-    # Rows of two cores may be the same, or may be all.
+    # Rows for two cores may overlap, or may be all rows.
     if not rest or sum(map(len, pieces)) != height:
         return [range(height)]
     tiles = range(operation.tiles)
@@ -54,14 +54,15 @@ def _within(rows: range, own: range) -> range:
 
 
 def _widened(rows: range, up: int) -> range:
-    """Whole multiples of ``up`` that hold some rows."""
+    """Return rows widened to multiples of ``up``."""
     return range(rows.start // up * up, -(-rows.stop // up) * up)
 
 
 def plan_jobs(plan: Segmented) -> Divided:
-    """Cut every layer into jobs: one, if all of its tensors are in the feature memory.
+    """Divide every layer into jobs; a layer whose tensors are all in the feature memory has one.
 
-    A first layer that may begin before its whole input is there has one for each group of rows, if its constants stay.
+    A first layer that may begin before its whole input has arrived has one for each group of rows, if its constants are
+    resident.
     """
     jobs, residences = list[Job](), list[Residence]()
     for index in range(len(plan.graph.layers)):
@@ -84,7 +85,8 @@ def plan_jobs(plan: Segmented) -> Divided:
 
 
 def check_jobs(plan: Divided) -> None:
-    """What is in the feature memory at the same time does not overlap, and is what jobs read and write."""
+    """Check that residences of the same time do not overlap, and that they are the storages that jobs read and
+    write."""
     present: list[Residence] = []
     for residence in plan.residences:
         present = [other for other in present if other.last >= residence.first]
@@ -99,7 +101,7 @@ def check_jobs(plan: Divided) -> None:
 def _whole_jobs(plan: Segmented, index: int) -> list[Job]:
     layer = plan.graph.layers[index]
     height, width, _ = plan.graph.tensors[layer.output].shape
-    # Each group of rows would load the weights again that do not stay.
+    # Each group of rows would load streamed weights again.
     is_streamed = any(segment.is_streamed for segments in plan.segments.values() for segment in segments.get(index, ()))
     sources = tuple(plan.storages[name] for name in layer.fetched)
     groups: tuple[int, ...] = (height,)
@@ -107,7 +109,7 @@ def _whole_jobs(plan: Segmented, index: int) -> list[Job]:
         loading = load_estimate(sources[0], plan.graph.tensors[layer.input], plan.config)
         _, groups = row_groups(plan, plan.operations[0], loading)
     pieces = [range(start, end) for start, end in itertools.pairwise(itertools.accumulate(groups, initial=0))]
-    # Each row of an input that still arrives is done with in one go.
+    # All tiles of a group of rows are computed before the next group, as rows of the input still arrive.
     tile_inner = len(pieces) > 1
     if not is_streamed and not tile_inner:
         pieces = rows_in_order(plan, index)
@@ -208,7 +210,8 @@ def _residence(
 def _departing(
     plan: Segmented, name: str, writers: list[int], jobs: Sequence[Job], numbers: list[list[int]], *, is_whole: bool
 ) -> Iterator[Outgoing]:
-    """What is stored of a tensor: what is computed of it, if that is wanted whole; else what other cores read."""
+    """Return the stores of a tensor: all that is computed of it, if the network needs it whole; else what other cores
+    read."""
     written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
     exchange, region = plan.exchange_of(name), plan.excerpt_of(name).region
     if is_whole:
@@ -220,20 +223,20 @@ def _departing(
             number
             for index, own in zip(writers, written, strict=True)
             for number in numbers[index]
-            # Where rows of an input still arrive, no barrier is to stand between their LOADs.
+            # Where rows of an input still arrive, no barrier may come between their LOADs.
             if index in plan.cuts or jobs[number].tile_inner or leaving.meet(_written(plan, jobs[number], own))
         )
         yield Outgoing(last, plan.storages[name].part(leaving.rows, leaving.channels))
 
 
 def _written(plan: Segmented, job: Job, own: Region) -> Region:
-    """What a job writes, of the region that its layer does."""
+    """Return the part of a layer's region that a job writes."""
     rows = plan.place_of(plan.graph.layers[job.index].output).phase.rows(job.rows)
     return Region(range(rows.start, rows[-1] + 1), own.channels)
 
 
 def _exchanged(plan: Segmented, name: str, readers: list[int], numbers: list[list[int]]) -> Iterator[Incoming]:
-    """What others have computed of a tensor and ``readers`` read where it is whole."""
+    """Return the regions of a whole tensor that other cores compute and ``readers`` read."""
     for region in plan.arriving(name):
         first = next((index for index in readers if _reads(plan, index, name, region)), None)
         if first is not None:
@@ -242,13 +245,13 @@ def _exchanged(plan: Segmented, name: str, readers: list[int], numbers: list[lis
 
 
 def _reads(plan: Segmented, index: int, name: str, region: Region) -> bool:
-    """Whether a layer reads some of a region."""
+    """Return whether a layer reads a part of a region."""
     sources = (source for source in plan.graph.layers[index].fetched if plan.root(source) == name)
     return any(plan.region_of(source).meet(region) for source in sources)
 
 
 def _arrivals(plan: Segmented, name: str, jobs: Sequence[Job], readers: list[int]) -> list[Incoming]:
-    """Stored rows of an input, by the first of the jobs with the numbers ``readers`` that reads them."""
+    """Return the stored rows of an input by the first job, of those with the numbers ``readers``, that reads them."""
     storage, here = plan.storages[name], 0
     arrivals: list[Incoming] = []
     for number in readers:

@@ -1,4 +1,4 @@
-"""Tokens: make every command wait for exactly what it depends on, and prove that nothing waits for ever."""
+"""Dependency tokens between the two queues, write-back hazards within the compute queue, and the deadlock check."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ from ..operation import Command, Job, Operation
 from ..plan import Computing, Loaded, Placed, Scheduled
 from ..storage import NO_ADDRESSES, Addresses, capacity, unit_count
 
-# What has landed: whether a COMPUTE command has to wait for earlier results, or comes late enough to read them.
+# A COMPUTE command waits for earlier results only if it could read them before they are written back.
 
 
 class Landed:
-    """The compute queue of a plan on the timeline of what a program may rely on, see :mod:`golden.timing.write_back`.
+    """The write-backs of a plan's compute queue, on the timeline of :mod:`lutterfly.golden.timing.write_back`, which
+    programs may rely on.
 
     Commands of both queues are taken in an order in which they could run one by one.
 
@@ -36,21 +37,22 @@ class Landed:
         self._plan = plan
         self._write_backs = WriteBacks(plan.config)
         self._entries = np.zeros(plan.config.memory.list_entries, np.uint32)
-        #: When each command so far is complete, as verification sees it.
+        #: Time of each command so far at which its results are complete for verification.
         self._complete: list[int] = []
         self._list(plan.images.get(LocalMemory.LIST, b""), 0)
 
     def load(self, command: Command) -> None:
-        """Take a LOAD: step lists may come in every inference."""
+        """Take a LOAD, as step lists may be streamed."""
         fields = command.fields
         if isinstance(fields, Load) and fields.memory == LocalMemory.LIST:
             first = fields.external - self._plan.streamed_address
             self._list(self._plan.streamed[first : first + fields.piece_bytes], fields.local)
 
     def needs_after(self, command: Command, compared: int) -> bool:
-        """Take a COMPUTE command, and tell whether it has to wait for all before it.
+        """Take a COMPUTE command, and return whether it has to wait for all commands before it.
 
-        ``compared`` is the latest command after which verification compares what this one writes, -1 if there is none.
+        ``compared`` is the latest command after which verification compares the bytes that this one writes, -1 for
+        none.
         """
         fields = command.fields
         assert isinstance(fields, Compute), "what is issued"
@@ -64,7 +66,7 @@ class Landed:
         return needs
 
     def _reads_too_early(self, fields: Compute, early: EarlyReads, command: Command) -> bool:
-        """Whether a byte whose contents matter may be read before it has landed: in any word that holds it."""
+        """Return whether a byte whose contents matter could be read, in any word, before it is written back."""
         number = early.windows
         if not len(number):
             return False
@@ -83,15 +85,15 @@ class Landed:
         self._entries[address // LIST_ENTRY_BYTES :][: len(entries)] = entries
 
 
-# What verification compares: the tensors that it reads in the feature memory, and after which command.
+# Verification compares tensors in the feature memory, each after a certain command.
 #
-# A byte that no layer reads, as a channel that a slice leaves or a column that a stride skips, is compared too. So it
-# has to stay until then, although no command waits for it otherwise.
+# Bytes that no layer reads, such as channels that a slice leaves out or columns that a stride skips, are compared too.
+# So they must not be overwritten until then, although no command reads them.
 
 
 def observed(plan: Placed) -> Iterator[tuple[str, int]]:
-    """The model's tensors that are computed and lie whole in the feature memory, each with the last layer that writes
-    it. What a slice finds in what another core has computed is not among them.
+    """Yield the model's tensors that are computed and are whole in the feature memory, each with the last layer that
+    writes it. Views of regions that another core computes are left out.
     """
     writers_of = plan.writers
     for name in dict.fromkeys([*plan.views, *(layer.output for layer in plan.graph.layers), *plan.roots]):
@@ -111,7 +113,7 @@ def observed(plan: Placed) -> Iterator[tuple[str, int]]:
 
 
 def observations(plan: Scheduled) -> dict[Command, Addresses]:
-    """By command, the bytes of the feature memory that are compared when it has completed: int64[bytes]."""
+    """Return, by command, the bytes of the feature memory that are compared when it has completed: int64[bytes]."""
     last = {command.layer: command for command in plan.commands if command.opcode is Opcode.COMPUTE}
     found: dict[Command, list[Addresses]] = {}
     for name, layer in observed(plan):
@@ -120,7 +122,7 @@ def observations(plan: Scheduled) -> dict[Command, Addresses]:
 
 
 def check_observed(plan: Scheduled) -> None:
-    """The DMA overwrites no byte before it has been compared."""
+    """Check that the DMA overwrites no byte before it has been compared."""
     observers = observations(plan)
     #: The COMPUTE command after which each byte is compared, and the latest one that the DMA queue has waited for.
     observer, done, index = np.full(unit_count(plan.config), -1), -1, -1
@@ -137,27 +139,27 @@ def check_observed(plan: Scheduled) -> None:
         observer[writes] = -1
 
 
-# Rehearsal: queues on tokens and barriers alone, to see that all come to their end.
+# The deadlock check executes queues on tokens and barriers alone.
 
 #: A queue of a core.
 _Side = tuple[int, Queue]
 
 
 def rehearse(plans: Sequence[Scheduled]) -> None:
-    """Run all queues of some cores, the first ones; all must come to their end, with no token left.
+    """Check that all queues of the first cores reach their end, with no token left.
 
-    What one queue does never takes from another what that could go on with: tokens have one taker, and who waits at a
-    barrier waits until it meets the others. So if all come to their end in one order, they do in every order. Cores of
-    a group that are not among these are taken to be there: a core alone waits for nobody.
+    A step of one queue never disables a step of another: each token has one consumer, and a queue at a barrier waits
+    there until all have arrived. So if all queues reach their end in one order, they do in every order. Cores of a
+    group that are not checked count as present at barriers.
     """
     sides = [(core, queue) for core in range(len(plans)) for queue in Queue]
     commands = {(core, queue): plans[core].queue(queue) for core, queue in sides}
     position = dict.fromkeys(sides, 0)
-    # Given and not taken, of each queue that they are for.
+    # Tokens that have been signalled to each queue and not yet consumed.
     tokens: Counter[_Side] = Counter()
 
     def step(side: _Side) -> bool:
-        """Execute the next command, if it waits for nothing; those of a barrier's group do so together."""
+        """Execute the next command of a queue, if it need not wait; all queues at a barrier continue together."""
         command = _next(side, commands, position, tokens)
         if command is None:
             return False
@@ -188,7 +190,7 @@ def _meets(fields: CommandFields, group: int) -> bool:
 def _next(
     side: _Side, commands: Mapping[_Side, Sequence[Command]], position: Mapping[_Side, int], tokens: Mapping[_Side, int]
 ) -> Command | None:
-    """The next command of a queue, if it has the token that it waits for."""
+    """Return the next command of a queue, if the queue has the token that the command waits for."""
     own, index = commands[side], position[side]
     if index == len(own) or tokens[side] < (own[index].waits_for is not None):
         return None
@@ -197,11 +199,11 @@ def _next(
 
 @dataclass
 class _Known:
-    """What is known of one queue while its commands are taken in order.
+    """The state of one queue while its commands are taken in order.
 
     ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
-    command at hand begins, ``latest`` is the latest command of each kind, ``compared`` for each byte the one after
-    which verification compares it.
+    present command begins, ``latest`` is the latest command of each kind, and ``compared`` is, for each byte, the
+    command after which verification compares it.
     """
 
     size: int
@@ -221,12 +223,13 @@ class _Known:
 def synchronise(plan: Scheduled) -> Scheduled:
     """Set ``after``, ``waits_for`` and ``signal`` of all commands.
 
-    Commands are taken in an order in which they could run one by one, so that all waiting points backwards and cannot
-    go round. A command waits for the latest command of the other queue that writes what it reads or writes, or reads
-    what it writes, or that it follows, or after which verification compares what it writes. Within the compute queue
-    only reading what may still be under way needs `after`, and writing what may still be compared (:class:`Landed`):
-    results land, and words are read, in order. Within the DMA queue the hardware separates loads and fills from stores,
-    and a barrier from everything.
+    Commands are taken in an order in which they could run one by one, so that commands only wait for earlier ones, and
+    never in a circle. A command waits for the latest command of the other queue with a hazard: it writes bytes that
+    this one reads or writes, or reads bytes that this one writes, or this one follows it, or verification compares
+    after it the bytes that this one writes. Within the compute queue results are written back, and words are read, in
+    order; so only reads of results that may still be under way, and writes of bytes that may still be compared, need
+    ``after`` (:class:`Landed`). Within the DMA queue the hardware separates loads and fills from stores, and a barrier
+    from all commands.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared, landed = observations(plan), Landed(plan)
@@ -244,14 +247,14 @@ def synchronise(plan: Scheduled) -> Scheduled:
         if needed > own.other_done:
             command.waits_for = needed
             other.commands[needed].signal += 1
-            # A command that waits for another also knows what that one has waited for.
+            # With the other command, all that it has waited for is complete as well.
             own.other_done, own.done = needed, max(own.done, other.knowledge[needed][1])
 
         if command.opcode is Opcode.COMPUTE:
-            # It waits on the timeline as well, which knows nothing of tokens.
+            # The write-backs are predicted without tokens.
             hazard = index if landed.needs_after(command, _latest(own.compared, writes)) else -1
         elif command.opcode is Opcode.BARRIER:
-            # It begins when all before it have completed, and what stands behind it begins later.
+            # A barrier begins when all commands before it have completed, and the next command begins after it.
             own.done, hazard = index - 1, -1
         elif command.opcode is Opcode.STORE:
             own.done = max(own.done, own.latest.get(Opcode.LOAD, -1), own.latest.get(Opcode.FILL, -1))
@@ -277,7 +280,7 @@ def synchronise(plan: Scheduled) -> Scheduled:
 
 
 def check_tokens(plan: Scheduled) -> None:
-    """Both queues come to their end, and nothing is overwritten before verification has compared it."""
+    """Check that both queues reach their end, and that no byte is overwritten before verification has compared it."""
     rehearse([plan])
     check_observed(plan)
 
@@ -286,7 +289,7 @@ def _latest(by: np.ndarray, where: Addresses) -> int:
     return int(by[where].max(initial=-1))
 
 
-# Commands: every job becomes COMPUTE commands.
+# Every job becomes COMPUTE commands.
 
 
 def lower(plan: Loaded) -> Computing:
@@ -295,13 +298,13 @@ def lower(plan: Loaded) -> Computing:
     Raises
     ------
     CompileError
-        If a layer exceeds what one command can say.
+        If a field of a layer's command is out of range.
     """
     return Computing.of(plan, computes=tuple(_lowered(plan.operations[job.index], job) for job in plan.jobs))
 
 
 def _lowered(operation: Operation, job: Job) -> list[Command]:
-    """The commands of a job, with what they read of streamed constants."""
+    """Return the commands of a job, with the streamed constants that they read."""
     commands = operation.lower(job)
     for command in commands:
         _check_limits(operation.layer.name, command)
@@ -311,7 +314,7 @@ def _lowered(operation: Operation, job: Job) -> list[Command]:
 
 
 def check_lowered(plan: Computing) -> None:
-    """Commands write all of their output and nothing else, and the lists that they name exist."""
+    """Check that commands write all of their output and nothing else, and that their step lists exist."""
     written = [0] * len(plan.graph.layers)
     entries = capacity(plan.config, LocalMemory.LIST)
     for job, commands in zip(plan.jobs, plan.computes, strict=True):
