@@ -47,14 +47,14 @@ def import_model(model: bytes | Model, name: str = "model") -> Graph:
     Parameters
     ----------
     model : bytes or Model
-        The contents of the file, or what was read of it: QOperator or QDQ form, int8 or uint8 activations.
+        The contents of the file, or the parsed model, in QOperator or QDQ form with int8 or uint8 activations.
     name : str
-        What messages call it.
+        Name of the model in messages.
 
     Returns
     -------
     Graph
-        With the given ``model``, rewritten where it is of QONNX.
+        The graph, which holds the given ``model``, rewritten if it is a QONNX model.
 
     Raises
     ------
@@ -131,13 +131,25 @@ def _check_float(state: _State, fragment: Fragment) -> None:
 def _lower(state: _State) -> None:
     """Choose the fragments that run on the accelerator, and lower them.
 
-    A fragment that turns out not to run there may still run on the host: then everything begins again without it.
+    Only a lowering itself can tell whether it is possible: that depends on where the layers before have put their
+    results, and on the bytes of its own layers. A fragment that is refused may still run on the host. The choice is
+    then made again without it, and the layers of all fragments before the first difference are kept.
     """
-    refused: Fragment | None = None
-    while state.build is None or refused is not None:
-        state.middle = partition(state.source, state.fragments)
-        state.build = Build(state.source, Graph({}, [], [], [], model=state.source.file))
-        refused = _lower_fragments(state.build, state.middle)
+    #: The build before the first fragment of the middle, and after each one that has been lowered.
+    builds = [Build(state.source, Graph({}, [], [], [], model=state.source.file))]
+    state.middle = partition(state.source, state.fragments)
+    while len(builds) <= len(state.middle):
+        fragment = state.middle[len(builds) - 1]
+        found = _lowered(builds[-1], fragment)
+        if isinstance(found, Build):
+            builds.append(found)
+            continue
+        fragment.kind, fragment.reason, fragment.remedy = Kind.HOST, found.reason, found.remedy
+        before, state.middle = state.middle, partition(state.source, state.fragments)
+        # The lists differ at the latest at the refused fragment.
+        kept = next(at for at, one in enumerate(before) if state.middle[at : at + 1] != [one])
+        del builds[kept + 1 :]
+    state.build = builds[-1]
     if not state.build.graph.layers:
         raise ModelError(
             f"{state.given.name}: no layer can run on the accelerator, as ONNX Runtime drops every "
@@ -146,23 +158,27 @@ def _lower(state: _State) -> None:
         )
 
 
-def _lower_fragments(build: Build, middle: list[Fragment]) -> Fragment | None:
-    """Lower all fragments, or return the first one that cannot be, now classified for the host."""
-    computed = {name for fragment in middle for name in fragment.outputs}
-    for fragment in middle:
-        for name in fragment.inputs:
-            if name not in computed and name not in build.places:
-                place_input(build, name)
-        try:
-            if not LOWERINGS[fragment.kind].moves:
-                settle_inputs(build, fragment)
-            LOWERINGS[fragment.kind].lower(build, fragment)
-        except UnsupportedError as error:
-            if fragment.kind in PRODUCTS:
-                raise ModelError(f"{build.source.name}: {error.reason}; {error.remedy}") from error
-            fragment.kind, fragment.reason, fragment.remedy = Kind.HOST, error.reason, error.remedy
-            return fragment
-    return None
+def _lowered(build: Build, fragment: Fragment) -> Build | UnsupportedError:
+    """Return a build with the layers of another fragment, or why the accelerator cannot run that.
+
+    Raises
+    ------
+    ModelError
+        If it is a product, which the host may not compute instead.
+    """
+    build = build.copy()
+    for name in fragment.inputs:
+        if name not in build.places:
+            place_input(build, name)
+    try:
+        if not LOWERINGS[fragment.kind].moves:
+            settle_inputs(build, fragment)
+        LOWERINGS[fragment.kind].lower(build, fragment)
+    except UnsupportedError as error:
+        if fragment.kind in PRODUCTS:
+            raise ModelError(f"{build.source.name}: {error.reason}; {error.remedy}") from error
+        return error
+    return build
 
 
 def _cut_host_parts(state: _State) -> None:

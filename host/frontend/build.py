@@ -1,4 +1,4 @@
-"""The graph under construction: where every ONNX tensor lies, and the checks of what is added."""
+"""The graph under construction: the place of every ONNX tensor in it, and the checks of added layers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from .classify import quantisation
 from .fragments import Fragment, Kind, label
 from .source import Source, UnsupportedError, cut
 
-# Layout arithmetic: how an ONNX tensor lies in a feature map, and which reshapes and transposes cost nothing.
+# Layout arithmetic: the layout of an ONNX tensor in a feature map, with which many reshapes and transposes cost
+# nothing.
 #
-# A :class:`Place` says ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``. A reshape changes
-# ``shape`` alone; a transpose that keeps whole axes together changes ``axes`` as well; both vanish then. What moves
-# bytes otherwise is noted as an ``order`` of elements, until an operator reads them that wants them where they belong.
+# A :class:`Place` means ``onnx = codes[height, width, channels].transpose(axes).reshape(shape)``. A reshape changes
+# ``shape`` alone; a transpose that keeps whole axes together changes ``axes`` as well; both need no layer then. Other
+# moves of bytes are kept as an ``order`` of elements, until an operator needs the elements in place.
 
 Shape = tuple[int, ...]
 Shape3 = tuple[int, int, int]
@@ -51,31 +52,31 @@ class Place:
 
 
 def ordered_axes(axes: Shape3, feature_shape: Shape3) -> tuple[int, ...]:
-    """The axes that have more than one element, in memory order of the ONNX tensor: equal means equal bytes."""
+    """Return the axes with more than one element, in memory order of the ONNX tensor; equal axes mean equal bytes."""
     return tuple(axis for axis in axes if feature_shape[axis] > 1)
 
 
 def same_order(one: Shape3, other: Shape3, feature_shape: Shape3) -> bool:
-    """Whether two orders of the axes give the same bytes."""
+    """Return whether two orders of the axes give the same bytes."""
     return ordered_axes(one, feature_shape) == ordered_axes(other, feature_shape)
 
 
 def transposed(axes: Shape3, shape: Shape, permutation: Shape, feature_shape: Shape3) -> Shape3 | None:
-    """The order of the axes after a transpose.
+    """Return the order of the axes after a transpose.
 
     Parameters
     ----------
     axes, shape
         The tensor that is transposed, as in :class:`Place`.
     permutation : tuple of int
-        Of ONNX' Transpose.
+        The permutation of an ONNX Transpose.
     feature_shape : tuple of int
         (height, width, channels).
 
     Returns
     -------
     tuple of int or None
-        None if a dimension holds part of an axis, so that the transpose must move bytes.
+        The order; None if a dimension holds a part of an axis, so that the transpose must move bytes.
     """
     groups = _axes_of_dimensions(ordered_axes(axes, feature_shape), shape, feature_shape)
     kept = [dimension for dimension in permutation if shape[dimension] > 1]
@@ -86,7 +87,7 @@ def transposed(axes: Shape3, shape: Shape, permutation: Shape, feature_shape: Sh
 
 
 def _axes_of_dimensions(ordered: Shape, shape: Shape, feature_shape: Shape3) -> list[list[int]] | None:
-    """The axes that each dimension consists of, or None if a dimension is not made of whole axes."""
+    """Return the axes that each dimension consists of, or None if a dimension does not consist of whole axes."""
     groups, rest = [], list(ordered)
     for size in shape:
         group: list[int] = []
@@ -99,12 +100,13 @@ def _axes_of_dimensions(ordered: Shape, shape: Shape, feature_shape: Shape3) -> 
 
 
 def inverse(permutation: tuple[int, ...]) -> tuple[int, ...]:
-    """The permutation that undoes one."""
+    """Return the inverse of a permutation."""
     return tuple(permutation.index(axis) for axis in range(len(permutation)))
 
 
 def image_shape(shape: tuple[int, ...]) -> Shape3 | None:
-    """(height, width, channels) of an ONNX tensor [1, channels, height, width] or [1, channels, width], else None."""
+    """Return (height, width, channels) of an ONNX tensor [1, channels, height, width] or [1, channels, width], else
+    None."""
     if len(shape) == 4 and shape[0] == 1:
         return shape[2], shape[3], shape[1]
     if len(shape) == 3 and shape[0] == 1:
@@ -121,9 +123,9 @@ class Build:
     source : Source
     graph : Graph
     places : dict of str to Place
-        Where the ONNX tensors lie that have been lowered.
+        Places of the ONNX tensors that have been lowered.
     made : dict of tuple to str
-        Tensors of which a node needs one only, by what they are.
+        Tensors that were made for a node, by their source and the node, so that each is made once.
     """
 
     source: Source
@@ -131,12 +133,24 @@ class Build:
     places: dict[str, Place] = field(default_factory=dict)
     made: dict[tuple[str | int, ...], str] = field(default_factory=dict)
 
+    def copy(self) -> Build:
+        """Return a build whose additions leave this one as it is."""
+        graph = self.graph
+        own = dataclasses.replace(
+            graph,
+            tensors={**graph.tensors},
+            layers=[*graph.layers],
+            inputs=[*graph.inputs],
+            outputs=[*graph.outputs],
+        )
+        return Build(self.source, own, {**self.places}, {**self.made})
+
     def own_name(self, wanted: str) -> str:
-        """A name for a tensor that the model does not have, which is neither one of the model's nor of the graph's."""
+        """Return a name for a new tensor that neither the model nor the graph has."""
         return own_name(wanted, self.source.shapes, self.source.constants, self.graph.tensors)
 
     def shape_of(self, place: Place) -> Shape3:
-        """(height, width, channels) of the tensor that a place views."""
+        """Return (height, width, channels) of the tensor that a place views."""
         return self.graph.tensors[place.tensor].shape
 
     def add_tensor(self, name: str, shape: Shape3, like: str) -> None:
@@ -145,7 +159,8 @@ class Build:
         self.graph.tensors[name] = Tensor(name, shape, scale, zero_point, ())
 
     def add_view(self, name: str, place: Place) -> None:
-        """Note where an ONNX tensor of codes lies; one whose elements are to be moved yet is no view."""
+        """Set the place of an ONNX tensor of codes; it is a view of the graph's tensor unless its elements have yet to
+        move."""
         self.places[name] = place
         if place.order is not None:
             return
@@ -155,12 +170,12 @@ class Build:
 
 
 def permutation_of(node: NodeProto, rank: int) -> tuple[int, ...]:
-    """The permutation of a Transpose."""
+    """Return the permutation of a Transpose."""
     return tuple(attributes_of(node).get("perm", range(rank)[::-1]))
 
 
 def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
-    """(height, width, channels) of what a spatial operator reads, which lies as an image.
+    """Return (height, width, channels) of a spatial operator's input, which has the layout of an image.
 
     Raises
     ------
@@ -179,12 +194,13 @@ def image_place(build: Build, node: NodeProto, place: Place) -> Shape3:
 
 
 def show(shape: tuple[int, ...]) -> str:
-    """A shape in a message."""
+    """Return a shape as text for messages."""
     return "x".join(map(str, shape))
 
 
 def window_of(node: NodeProto, kernel: tuple[int, ...], rank: int, input_shape: Shape3, output_shape: Shape3) -> Window:
-    """Geometry of a convolution or pooling, with the borders that its windows really reach below and to the right.
+    """Return the geometry of a convolution or pooling, with the padding that its windows really reach below and to the
+    right.
 
     Parameters
     ----------
@@ -217,10 +233,10 @@ def window_of(node: NodeProto, kernel: tuple[int, ...], rank: int, input_shape: 
 
 
 def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: Shape3) -> tuple[int, int]:
-    """Rows and columns in front of the first window of a convolution.
+    """Return the rows and columns before the first window of a convolution.
 
-    There are some where ``auto_pad`` is SAME_UPPER or SAME_LOWER and the stride is larger than the kernel: the border
-    that ONNX Runtime computes is negative then. How it rounds the half of it is found by trial (onnxruntime 1.31).
+    There are some where ``auto_pad`` is SAME_UPPER or SAME_LOWER and the stride is larger than the kernel: ONNX Runtime
+    computes a negative padding then. Its rounding of the half was found by trial (onnxruntime 1.31).
     """
     rounding = {b"SAME_UPPER": 1, b"SAME_LOWER": 2}.get(attributes_of(node).get("auto_pad", b""))
     if rounding is None:
@@ -235,11 +251,11 @@ def skipped(node: NodeProto, window: Window, input_shape: Shape3, output_shape: 
     return below, beside
 
 
-# Tables of parts of the model, and the comparison of what a fragment became with the fragment in ONNX Runtime.
+# Tables of parts of the model, and the comparison of a fragment's layers with the fragment in ONNX Runtime.
 
 
 def table_of(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) -> Int8:
-    """The table of a part of the model, see :func:`~lutterfly.host.graph.tabulate.tabulate`.
+    """Return the table of a part of the model, see :func:`~lutterfly.host.graph.tabulate.tabulate`.
 
     Raises
     ------
@@ -253,20 +269,20 @@ def table_of(model: onnx.ModelProto, ahead: Mapping[str, Int8] | None = None) ->
 
 
 def are_powers_of_two(numbers: npt.ArrayLike) -> bool:
-    """Whether all numbers are whole or negative powers of two: nothing is rounded where they are factors."""
+    """Return whether all numbers are powers of two, so that multiplication by them does not round."""
     return bool((np.frexp(numbers)[0] == 0.5).all())
 
 
 def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Mapping[str, Int8] | None = None) -> None:
-    """Run a fragment and its layers on codes in random order.
+    """Compare a fragment in ONNX Runtime with its layers, on codes in random order.
 
     Parameters
     ----------
     build : Build
     fragment : Fragment
-        Its outputs have their places.
+        A fragment whose outputs have places.
     first_layer : int
-        Index of its first layer in the graph; those after it are its own.
+        Index of its first layer in the graph; all layers from there on are its own.
     values : mapping of str to int8[height, width, channels]
         Codes of the graph's tensors that they read, by default random ones.
 
@@ -278,7 +294,7 @@ def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Map
     source = build.source
     shapes = {name: source.shapes[name] for name in fragment.inputs}
     part = cut(source, fragment.nodes, shapes, fragment.outputs)
-    # Where a processor's kernels for products saturate, ONNX Runtime must replace them.
+    # On processors whose kernels for products saturate, ONNX Runtime must use others.
     session = (
         open_session(Model.written(part)) if fragment.kind in (Kind.LINEAR, Kind.MATRIX_PRODUCT) else open_part(part)
     )
@@ -298,7 +314,7 @@ def check_layers(build: Build, fragment: Fragment, first_layer: int, values: Map
 
 
 def random_codes(build: Build, tensor: str, seed: int = 0) -> Int8:
-    """Codes of a tensor of the graph in random order: all 256, if it has that many elements."""
+    """Return codes of a tensor of the graph in random order: all 256, if it has that many elements."""
     generator = np.random.default_rng(seed)
     codes = np.resize(generator.permutation(CODES), build.graph.tensors[tensor].shape)
     generator.shuffle(codes.reshape(-1))
@@ -310,11 +326,12 @@ def _view(build: Build, name: str) -> View:
     return View(name, place.shape, place.axes, build.source.types[name] == np.uint8, order=place.order)
 
 
-# What a fragment computes beside an operator that moves codes: tables, and what an output depends on.
+# The functions that a fragment computes beside an operator that moves codes, as tables.
 
 
 def tabulate_past(source: Source, fragment: Fragment, replacement: NodeProto, end: str) -> Int8:
-    """int8[256], from the codes of an input to an output, past what replaces the node with the same result."""
+    """Return the table int8[256] from the codes of an input to an output, with a node replaced by one with the same
+    result."""
     above, path = {end}, []
     for node in reversed(fragment.nodes):
         if not above & set(node.output):
@@ -327,7 +344,7 @@ def tabulate_past(source: Source, fragment: Fragment, replacement: NodeProto, en
 
 
 def ancestors(source: Source, fragment: Fragment, end: str) -> set[str]:
-    """Everything in a fragment that an output depends on."""
+    """Return the tensors of a fragment that an output depends on."""
     found = {end}
     for node in reversed(fragment.nodes):
         if found & set(node.output):

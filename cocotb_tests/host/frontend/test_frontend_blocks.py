@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,10 @@ from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
 from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exact
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.kinds import layer_types
-from lutterfly.host.frontend import describe
+from lutterfly.host.frontend import describe, import_model
+from lutterfly.host.frontend.build import Build
+from lutterfly.host.frontend.fragments import Fragment, Kind
+from lutterfly.host.frontend.lowerings import LOWERINGS
 from lutterfly.host.graph import (
     Add,
     AveragePool,
@@ -438,6 +443,33 @@ def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_end(form: str):
     graph = exact(made, covered=False)
     assert (layer_types(graph), graph.outputs) == ([Convolution], [leaving])
     assert [row.where for row in describe(graph)] == ["accelerator", "host"]
+
+
+def test_a_refused_fragment_does_not_lower_those_before_it_again(monkeypatch: pytest.MonkeyPatch):
+    lowered, linear = [], LOWERINGS[Kind.LINEAR]
+
+    def counted(build: Build, fragment: Fragment) -> None:
+        lowered.append(fragment.label)
+        linear.lower(build, fragment)
+
+    monkeypatch.setitem(LOWERINGS, Kind.LINEAR, dataclasses.replace(linear, lower=counted))
+    made = maker((1, 3, 6, 6))
+    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
+    made.product("Conv", (4, 4, 1, 1), 0, (1, 4, 4, 4))
+    made.quantise(made.node("AveragePool", [made.dequantised()], kernel_shape=[2, 2]), made.scale, made.zero, ())
+    import_model(made.serialise())
+    assert len(lowered) == len(set(lowered)) == 2
+
+
+def test_layers_before_a_fragment_that_is_refused_at_the_beginning_go_to_the_host_with_it():
+    made = maker((1, 4, 6, 6))
+    made.quantise(made.node("Relu", [made.dequantised()]), made.scale, made.zero, made.shape)
+    average = made.node("AveragePool", [made.dequantised()], kernel_shape=[2, 2])
+    made.quantise(average, made.scale, made.zero, (1, 4, 5, 5))
+    averaged = made.tensor
+    made.product("Conv", (2, 4, 3, 3), 0, (1, 2, 3, 3))
+    graph = exact(made, covered=False)
+    assert (layer_types(graph), graph.inputs) == ([Convolution], [averaged])
 
 
 def test_what_the_accelerator_cannot_run_runs_on_the_host_at_the_beginning():
