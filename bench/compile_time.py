@@ -29,14 +29,9 @@ TINY = ("ad", "kws", "ic", "vww")
 LENGTHS = (10, 20, 40, 80, 160)
 #: The module and the function that make a network, and what that is given.
 MADE: dict[str, tuple[str, str, tuple[int, ...]]] = {
-    "mobilenet_v1": ("cocotb_tests.support.networks.mobilenet", "mobilenet", ()),
-    **{
-        f"resnet{number}": ("cocotb_tests.support.networks.generated.residual", "resnet", (number,))
-        for number in (50, 101)
-    },
-    **{
-        f"chain{layers}": ("cocotb_tests.support.networks.generated.residual", "chain", (layers,)) for layers in LENGTHS
-    },
+    "mobilenet_v1": ("cocotb_tests.support.networks.large", "mobilenet", ()),
+    **{f"resnet{number}": ("cocotb_tests.support.networks.large", "resnet", (number,)) for number in (50, 101)},
+    **{f"chain{layers}": ("cocotb_tests.support.networks.large", "chain", (layers,)) for layers in LENGTHS},
 }
 NAMES = (*TINY, *MADE)
 

@@ -1,7 +1,7 @@
 """Export networks from PyTorch as a user does, quantise them, and verify every byte on the simulated core.
 
     .venv/bin/python bench/user_networks.py mobilenet_v3_small efficientnet_b0 --size 64
-    .venv/bin/python -m bench.user_networks cocotb_tests.support.networks.exported.torch_products:Gated
+    .venv/bin/python -m bench.user_networks cocotb_tests.support.networks.torch_networks:Gated
 
 A network is one of torchvision's (of the extra `architectures`), or MODULE:CLASS, as those of `enlarging.py`, which say
 how large their inputs are. It has random weights; its batch normalisation and the scales know random

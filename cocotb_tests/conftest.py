@@ -17,7 +17,7 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.files import terminal
 from lutterfly.host.simulation import cache
 
-pytest_plugins = ("cocotb_tests.support.tiers", "cocotb_tests.support.oracles.skips", "pytester")
+pytest_plugins = ("cocotb_tests.support.tiers", "pytester")
 ROOT = Path(__file__).parents[1]
 Simulate = Callable[..., None]
 #: New objects after which the garbage collector looks for some to free: a component that is elaborated makes a million,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from amaranth_boards import ecpix5, icepi_zero, ulx3s
 
-from cocotb_tests.support.extras import needs_nextpnr
+from cocotb_tests.support.tiers import needs_nextpnr
 from lutterfly.boards import BOARDS, PARTS, Board, BoardPin, constraints, find_board
 from lutterfly.golden.presets import PRESETS
 from lutterfly.synth.device import DEVICES

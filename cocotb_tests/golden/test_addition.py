@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.oracles.exactness import needs_reference
-from cocotb_tests.support.quantised.qlinear import runtime_pairs
+from cocotb_tests.support.oracles.exactness import needs_reference, runtime_pairs
 from lutterfly.golden.engines.add import ENTRY_BITS
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, add, sum_tables
 

@@ -9,9 +9,9 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.sim import Simulator
 
-from cocotb_tests.support.benches.random_commands import payload
+from cocotb_tests.support.benches.compute_bench import payload
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS, FPC_CONFIGS
+from cocotb_tests.support.networks.butterflies import CHAIN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, SPECIFICATIONS, specification_of

@@ -8,7 +8,7 @@ import re
 import numpy as np
 import pytest
 
-from cocotb_tests.support.edges.programs import place
+from cocotb_tests.support.programs import place
 from lutterfly.golden import isa
 from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM, find_engine
 from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.edges.programs import place
+from cocotb_tests.support.programs import place
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import BARRIER, END, FILL, LOAD, STORE
 from lutterfly.golden.machine.dma import ArenaViews

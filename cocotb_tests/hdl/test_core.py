@@ -13,9 +13,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
+from cocotb_tests.support.benches.axi import answer_reads, answer_writes
 from cocotb_tests.support.benches.core_bench import BASE, Core, Job, encode, random_job
-from cocotb_tests.support.benches.responses import answer_reads, answer_writes
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa, registers
 from lutterfly.golden.engines import decode
 from lutterfly.golden.presets import PRESETS

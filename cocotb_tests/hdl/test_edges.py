@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from cocotb_tests.support.edges import cases
-from cocotb_tests.support.edges.case import Case, arena_of
+from cocotb_tests.support.programs import Case, arena_of, cases
 from lutterfly.golden import registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.flights import MachineError

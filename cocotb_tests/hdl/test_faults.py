@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.edges.programs import with_body, with_commands
+from cocotb_tests.support.programs import with_body, with_commands
 from lutterfly.examples import digits
 from lutterfly.golden import isa
 from lutterfly.golden.isa import COMMAND_BYTES, Opcode

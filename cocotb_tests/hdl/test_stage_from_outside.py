@@ -10,9 +10,8 @@ import cocotb
 import numpy as np
 import pytest
 
-from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
-from cocotb_tests.support.benches.random_commands import random_scenario
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.benches.compute_bench import ComputeBench, expected, random_scenario
+from cocotb_tests.support.tiers import sweep
 from cocotb_tests.support.toys.toy_stage import PEAK, PeakConfig, add_stage, greatest_sums
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE, FPC, MAC, SPECIFICATIONS, WINOGRAD, EngineConfigs

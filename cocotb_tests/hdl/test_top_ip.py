@@ -16,7 +16,7 @@ from amaranth.lib import wiring
 from cocotb.task import bridge
 from cocotb.triggers import FallingEdge
 
-from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.tiers import needs_yosys
 from cocotb_tests.support.transports.cocotb_transport import Names, start
 from lutterfly.examples import digits
 from lutterfly.golden import pins

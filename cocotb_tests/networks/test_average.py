@@ -11,11 +11,9 @@ from hypothesis import given, settings
 
 from cocotb_tests.support.networks.blocks import networks
 from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Maker
-from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
+from cocotb_tests.support.oracles.exactness import PATIENT, assert_right, kept, needs_reference
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.oracles.kept import PATIENT, kept
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_window
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_window
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import MAC, MAXIMUM, EngineConfigs
 from lutterfly.golden.machine.machine import ORDERS

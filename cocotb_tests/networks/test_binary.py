@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from cocotb_tests.support.oracles.measured import Measured, measure
-from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
+from cocotb_tests.support.oracles.execution import Measured, measure
+from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, random_binary_graph
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.oracles.execution import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.oracles.execution import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE

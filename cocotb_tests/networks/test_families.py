@@ -9,16 +9,13 @@ import numpy as np
 import onnx
 import pytest
 
-from cocotb_tests.support import sweeps
-from cocotb_tests.support.networks.families import COMBINED, FAMILIES, FIRST_COMBINED, ROUND, network
-from cocotb_tests.support.networks.families.builder import Net
-from cocotb_tests.support.networks.families.configurations import CONFIGS, ODD
-from cocotb_tests.support.networks.families.net_file import Form
+from cocotb_tests.support import tiers
+from cocotb_tests.support.networks.families import COMBINED, CONFIGS, FAMILIES, FIRST_COMBINED, ODD, ROUND, network
+from cocotb_tests.support.networks.families.builder import Form, Net
 from cocotb_tests.support.oracles import trials
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.met import Coverage
-from cocotb_tests.support.oracles.shrink import beginnings, shrink
-from cocotb_tests.support.oracles.trials import Sweep, attempt
+from cocotb_tests.support.oracles.trials import Sweep, attempt, beginnings, shrink
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.rewrites import batched
 from lutterfly.host.frontend import import_model
@@ -143,7 +140,7 @@ BLOCK, BLOCKS = len(FAMILIES), 67
 LATE, REFUSED = 1, 1
 
 
-@pytest.mark.parametrize("seed", sweeps.sweep([*QUICK, *QUICK_COMBINED], kept={*QUICK, *QUICK_COMBINED} - {*ON_ODD}))
+@pytest.mark.parametrize("seed", tiers.sweep([*QUICK, *QUICK_COMBINED], kept={*QUICK, *QUICK_COMBINED} - {*ON_ODD}))
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()
     sweep.run([seed])

@@ -10,11 +10,9 @@ import re
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.butterflies import Network, random_stages
-from cocotb_tests.support.networks.fast_networks import fast_network
+from cocotb_tests.support.networks.butterflies import DRAWN_CONFIGS, FPC_CONFIGS, Network, fast_network, random_stages
 from cocotb_tests.support.oracles.exactness import assert_right
-from cocotb_tests.support.quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import event, given, note, settings
 
-from cocotb_tests.support.networks.floats import FloatNetwork, float_networks
-from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
+from cocotb_tests.support.networks.float_maker import FloatNetwork
+from cocotb_tests.support.networks.floats import float_networks
+from cocotb_tests.support.oracles.exactness import PATIENT, assert_answers, assert_exact, needs_reference
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.oracles.kept import PATIENT
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program

@@ -15,10 +15,17 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.networks.blocks import BLOCKS, networks
 from cocotb_tests.support.networks.generated import Generated, Limits
-from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.exactness import (
+    CONFIG_KEY,
+    PATIENT,
+    REGRESSIONS,
+    assert_exact,
+    assert_right,
+    kept,
+    needs_reference,
+)
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.oracles.kept import CONFIG_KEY, PATIENT, REGRESSIONS, kept
-from cocotb_tests.support.quantised import three_taps
+from cocotb_tests.support.quantised import few_outputs
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
@@ -31,7 +38,7 @@ from lutterfly.host.session.verify import verify
 pytestmark = needs_reference
 
 #: Two presets, and a core that computes two results of three taps at a time.
-CORES = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {"pairs": three_taps.CORES[1]}
+CORES = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {"pairs": few_outputs.WINOGRAD_CORES[1]}
 
 
 def assume_a_reference(network: Generated) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.families.builder import Net
-from cocotb_tests.support.networks.families.net_file import Codes, Form
+from cocotb_tests.support.networks.families.builder import Codes, Form, Net
 from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.session.verify import verify

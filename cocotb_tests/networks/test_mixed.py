@@ -324,7 +324,7 @@ def test_a_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",
-        "cocotb_tests.support.networks.mixed.sweep",
+        "cocotb_tests.support.networks.mixed.trial",
         "--configs",
         "tiny",
         "--last",

@@ -7,7 +7,7 @@ import functools
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.mobilenet import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
+from cocotb_tests.support.networks.large import BLOCKS, IMAGE, LAYERS, MACS, WEIGHTS, mobilenet
 from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from cocotb_tests.support.oracles.execution import put_input
 from lutterfly.golden.machine import machine

@@ -10,10 +10,10 @@ import pytest
 from cocotb_tests.support.networks.families import network
 from cocotb_tests.support.networks.pruning import pruned
 from cocotb_tests.support.oracles.exactness import needs_reference
-from cocotb_tests.support.oracles.measured import Measured, measure
+from cocotb_tests.support.oracles.execution import Measured, measure
 from cocotb_tests.support.oracles.trials import REFUSED, judge
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph

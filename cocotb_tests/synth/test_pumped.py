@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, ClusterConfig
 from lutterfly.golden.engines import ENGINES, MAC, MAXIMUM, EngineConfigs

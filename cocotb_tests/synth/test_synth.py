@@ -14,9 +14,9 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator, SimulatorContext
 
-from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.oracles.lifetimes import wait_until
-from cocotb_tests.support.toys.toy_pair import Pair
+from cocotb_tests.support.tiers import needs_tools
+from cocotb_tests.support.toys.toy_components import Pair
 from lutterfly.boards import SPEEDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Shape
 
-from cocotb_tests.support.extras import needs_tools
+from cocotb_tests.support.tiers import needs_tools
 from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.transfer.table import block_rams

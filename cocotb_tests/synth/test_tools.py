@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cocotb_tests.support.extras import needs_tools
+from cocotb_tests.support.tiers import needs_tools
 from lutterfly.synth import tools
 
 #: A small one, which takes seconds to compile.

@@ -17,8 +17,8 @@ from lutterfly.host.session.verify import verify
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_attention import Attentive, Classified, Mixer, Normalised, Transformer  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_quantised import quantised  # noqa: E402
+from cocotb_tests.support.networks.torch_attention import Attentive, Classified, Mixer, Normalised, Transformer  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import quantised  # noqa: E402
 
 pytestmark = [
     needs_reference,

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import MobileNetV2, settle  # noqa: E402
 from lutterfly.train import BinaryConv2d, BinaryLinear, FastPointwiseConv2d, calibrate, export_onnx, replace_pointwise  # noqa: E402
 from lutterfly.train.exporting import comparison  # noqa: E402
 from lutterfly.train.exporting import export as export_module  # noqa: E402

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cocotb_tests.support.networks.fast_networks import Network
+from cocotb_tests.support.networks.butterflies import Network
 from lutterfly.golden.config import Config
 from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.presets import PRESETS

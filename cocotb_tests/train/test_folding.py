@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import MobileNetV2, settle  # noqa: E402
 from lutterfly.train import (  # noqa: E402
     FastPointwiseConv2d,
     calibrate,

@@ -15,8 +15,13 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_moves import Causal, Moved, ShuffleNet, windows  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_quantised import quantised  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import (  # noqa: E402
+    Causal,
+    Moved,
+    ShuffleNet,
+    quantised,
+    windows,
+)
 
 pytestmark = [
     needs_reference,

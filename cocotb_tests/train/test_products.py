@@ -14,9 +14,13 @@ from lutterfly.host.session.verify import verify
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_convnext import ConvNext  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_products import Attention, Gated, InvertedResidual  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_quantised import quantised  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import (  # noqa: E402
+    Attention,
+    ConvNext,
+    Gated,
+    MobileNetV3,
+    quantised,
+)
 
 pytestmark = [
     needs_reference,
@@ -28,9 +32,9 @@ pytestmark = [
 SHAPE = (3, 16, 12)
 #: Each network, and its layers that multiply.
 NETWORKS: dict[str, tuple[Callable[[], nn.Module], list[str]]] = {
-    "MobileNetV3": (lambda: InvertedResidual(nn.Hardswish(), nn.Hardsigmoid()), ["product by vector"]),
-    "EfficientNet": (lambda: InvertedResidual(nn.SiLU(), nn.Sigmoid()), ["product by vector"]),
-    "RegNetY": (lambda: InvertedResidual(nn.ReLU(), nn.Sigmoid()), ["product by vector"]),
+    "MobileNetV3": (lambda: MobileNetV3(nn.Hardswish(), nn.Hardsigmoid()), ["product by vector"]),
+    "EfficientNet": (lambda: MobileNetV3(nn.SiLU(), nn.Sigmoid()), ["product by vector"]),
+    "RegNetY": (lambda: MobileNetV3(nn.ReLU(), nn.Sigmoid()), ["product by vector"]),
     "gated": (Gated, ["product"]),
     "attention": (Attention, ["product by vector"]),
     "ConvNeXt": (ConvNext, ["product", "product"]),

@@ -19,8 +19,11 @@ from lutterfly.host.session.verify import verify
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_networks import settle  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_recurrent import Keywords, Recurrent  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import (  # noqa: E402
+    Keywords,
+    Recurrent,
+    settle,
+)
 
 pytestmark = [
     needs_reference,

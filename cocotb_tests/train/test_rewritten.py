@@ -23,8 +23,11 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_networks import convolution, settle  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_upsampling import UNet  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import (  # noqa: E402
+    UNet,
+    convolution,
+    settle,
+)
 
 pytestmark = [
     needs_reference,

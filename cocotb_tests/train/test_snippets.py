@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cocotb_tests.support.oracles.snippets import Provider, Snippet, snippets
+from cocotb_tests.support.checkout import Provider, Snippet, snippets
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import compile_model
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_networks import MobileNetV2, settle  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import MobileNetV2, settle  # noqa: E402
 
 # PyTorch's exporter warns of what it uses itself.
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning", "ignore::UserWarning")

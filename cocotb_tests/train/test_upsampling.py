@@ -14,8 +14,13 @@ from lutterfly.host.session.verify import verify
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-train")
 from torch import nn  # noqa: E402
 
-from cocotb_tests.support.networks.exported.torch_quantised import quantised  # noqa: E402
-from cocotb_tests.support.networks.exported.torch_upsampling import Autoencoder, DetectorHead, SuperResolution, UNet  # noqa: E402
+from cocotb_tests.support.networks.torch_networks import (  # noqa: E402
+    Autoencoder,
+    DetectorHead,
+    SuperResolution,
+    UNet,
+    quantised,
+)
 
 pytestmark = [
     needs_reference,

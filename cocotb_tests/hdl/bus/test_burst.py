@@ -14,7 +14,7 @@ from amaranth.hdl import unsigned
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.hdl.bus.axi import BurstSplitter
 
 BEATS = 16

@@ -10,11 +10,8 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.axi_rules import offers_stay
-from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside
-from cocotb_tests.support.proofs.marked import Marked
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Marked, Proof, ProofError, broken, constant, entry, inside, offers_stay, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.config_parts import AxiConfig, ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.bus import axi_arbiter

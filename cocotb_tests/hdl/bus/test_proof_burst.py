@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, inside
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, inside, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.hdl.bus import axi as burst_module
 

@@ -7,9 +7,8 @@ import itertools
 
 import pytest
 
-from cocotb_tests.support.oracles.measured import Measured, measure
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_graph
+from cocotb_tests.support.oracles.execution import Measured, measure
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_graph
 from lutterfly.golden.engines import ADD, decode
 from lutterfly.golden.isa import COMMAND_BYTES, Compute
 from lutterfly.golden.presets import PRESETS

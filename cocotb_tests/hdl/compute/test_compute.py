@@ -10,11 +10,10 @@ import cocotb
 import numpy as np
 import pytest
 
-from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
-from cocotb_tests.support.benches.random_commands import all_pairs, limit_shapes, random_scenario
+from cocotb_tests.support.benches.compute_bench import ComputeBench, all_pairs, expected, limit_shapes, random_scenario
 from cocotb_tests.support.benches.streams import send
-from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.networks.butterflies import FPC_CONFIGS
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, WINOGRAD, EngineConfigs
 from lutterfly.golden.engines.depthwise import DepthwiseConfig

@@ -12,7 +12,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import backlog_limit, window_results

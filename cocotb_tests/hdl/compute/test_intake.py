@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.benches.random_commands import payload, random_scenario
+from cocotb_tests.support.benches.compute_bench import payload, random_scenario
 from cocotb_tests.support.benches.streams import pack, unpack
-from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.networks.butterflies import CHAIN_CONFIGS
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import SPECIFICATIONS, find_engine

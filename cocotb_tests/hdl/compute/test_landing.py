@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge
 
-from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
-from cocotb_tests.support.benches.random_commands import Scenario, random_scenario, random_window
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.benches.compute_bench import ComputeBench, Scenario, expected, random_scenario, random_window
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig

@@ -12,9 +12,8 @@ import cocotb
 import numpy as np
 import pytest
 
-from cocotb_tests.support.benches.compute_bench import ComputeBench, expected
-from cocotb_tests.support.benches.random_commands import random_scenario
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.benches.compute_bench import ComputeBench, expected, random_scenario
+from cocotb_tests.support.tiers import sweep
 from cocotb_tests.support.toys.toy_borrower import WEIGHTED, add_borrower
 from cocotb_tests.support.toys.toy_engine import MINIMUM, add_toy
 from lutterfly.golden.config import Config

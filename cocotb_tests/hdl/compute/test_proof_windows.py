@@ -24,10 +24,9 @@ from amaranth.hdl import Array, Assert, Assume, Cat, Const, Cover, Module, Mux, 
 from amaranth.lib import data
 from amaranth.utils import ceil_log2
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside, leave_out
-from cocotb_tests.support.proofs.prove import ProofError, prove
-from cocotb_tests.support.quantised.fpc_configs import BURST_CONFIGS, CHAIN_CONFIGS
+from cocotb_tests.support.networks.butterflies import BURST_CONFIGS, CHAIN_CONFIGS
+from cocotb_tests.support.proofs import Proof, ProofError, broken, entry, inside, leave_out, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, FPC, WINOGRAD, specification_of
 from lutterfly.golden.engines.engine import Engine

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.benches.random_commands import Scenario, payload, random_scenario
+from cocotb_tests.support.benches.compute_bench import Scenario, payload, random_scenario
 from cocotb_tests.support.benches.streams import pack, send, unpack
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, SPECIFICATIONS, XNOR

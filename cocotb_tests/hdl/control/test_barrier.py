@@ -11,7 +11,7 @@ import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.hdl.control.barrier import CoreBarrier
 
 #: From the last arrival to the release.

@@ -9,7 +9,7 @@ import cocotb
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import registers
 from lutterfly.hdl.control.barrier import Cluster
 

@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import receive
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.units import Queue

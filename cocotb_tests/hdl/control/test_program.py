@@ -14,7 +14,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 
 from cocotb_tests.support.benches.streams import StreamMonitor, unpack
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS

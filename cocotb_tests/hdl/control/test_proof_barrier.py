@@ -10,9 +10,8 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, inside
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, inside, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode

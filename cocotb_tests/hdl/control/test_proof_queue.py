@@ -10,11 +10,8 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cat, Const, Cover, Module, Mux, Signal, Value
 from amaranth.lib import data
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside
-from cocotb_tests.support.proofs.marked import Marked
-from cocotb_tests.support.proofs.prove import ProofError, prove
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.proofs import Marked, Proof, ProofError, broken, entry, inside, prove
+from cocotb_tests.support.tiers import needs_yosys, sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig
 from lutterfly.golden.isa import Opcode, fields_end

@@ -10,9 +10,8 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, constant, entry, inside, leave_out
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, constant, entry, inside, leave_out, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control import program as ring

@@ -13,7 +13,7 @@ from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig

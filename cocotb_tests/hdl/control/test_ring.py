@@ -13,7 +13,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import pack, receive
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.isa import COMMAND_BYTES
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.control.program import CommandRing, burst_layout, program_layout

@@ -13,7 +13,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import send, unpack
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.dma.chunks import ByteAligner, chunk_layout, step_layout

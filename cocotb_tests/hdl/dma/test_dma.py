@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.benches.transfers import GOOD_LOAD, ILLEGAL_LOADS
+from cocotb_tests.support.benches.dma_bench import GOOD_LOAD, ILLEGAL_LOADS
 from lutterfly.golden import isa
 from lutterfly.golden.machine.dma import fill, load, store
 from lutterfly.golden.machine.flights import CommandError

@@ -8,11 +8,18 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from cocotb_tests.support.benches.dma_bench import BASE, Bench
-from cocotb_tests.support.benches.dma_units import DmaBench
-from cocotb_tests.support.benches.responses import FAILURES, answer_reads
-from cocotb_tests.support.benches.transfers import GOOD_LOAD, ILLEGAL_LOADS, ONE_RUN, random_fill, random_load
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.benches.axi import FAILURES, answer_reads
+from cocotb_tests.support.benches.dma_bench import (
+    BASE,
+    GOOD_LOAD,
+    ILLEGAL_LOADS,
+    ONE_RUN,
+    Bench,
+    DmaBench,
+    random_fill,
+    random_load,
+)
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.engines import ADD, FPC
 from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory

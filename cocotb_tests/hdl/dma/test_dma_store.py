@@ -8,11 +8,9 @@ import pytest
 from cocotb.triggers import RisingEdge
 from cocotbext.axi import AxiResp
 
-from cocotb_tests.support.benches.dma_bench import Bench
-from cocotb_tests.support.benches.dma_units import DmaBench
-from cocotb_tests.support.benches.responses import FAILURES, answer_writes
-from cocotb_tests.support.benches.transfers import random_load, random_store
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.benches.axi import FAILURES, answer_writes
+from cocotb_tests.support.benches.dma_bench import Bench, DmaBench, random_load, random_store
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden import isa
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS

@@ -11,7 +11,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.memories import LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma.chunks import LocalWrite, chunk_layout, local_write_layout

@@ -9,9 +9,8 @@ from types import ModuleType
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, inside, leave_out, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.dma import chunks, load, store
 from lutterfly.hdl.dma.chunks import step_layout

@@ -13,7 +13,7 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.streams import StreamMonitor, receive, send
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.golden.isa import LOCAL_BITS
 from lutterfly.golden.presets import PRESETS

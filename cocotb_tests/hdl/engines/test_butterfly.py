@@ -11,7 +11,7 @@ import pytest
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.networks.butterflies import random_stages, smaller_pattern
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.numerics.butterfly import Density, Pattern
 from lutterfly.golden.numerics.fpc import Stages, enter, place, run_stages, stages_on
 from lutterfly.hdl.engines.butterfly import Butterfly, settings_layout, step_layout

@@ -9,11 +9,10 @@ import cocotb
 import numpy as np
 import pytest
 
-from cocotb_tests.support.arrays.borrowed_multipliers import BorrowedMultipliers
+from cocotb_tests.support.benches.array_bench import BorrowedMultipliers
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.networks.butterflies import random_stages, smaller_pattern
-from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
+from cocotb_tests.support.networks.butterflies import FPC_CONFIGS, random_stages, smaller_pattern
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.numerics.butterfly import Pattern, pixel_words
 from lutterfly.golden.numerics.fpc import Stages, enter, place, run_stages

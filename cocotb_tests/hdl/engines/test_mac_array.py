@@ -13,10 +13,10 @@ import pytest
 from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.benches.clocking import start_clocks
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.double_clock import start_clocks
 from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, MAC, WINOGRAD, XNOR, EngineConfigs
 from lutterfly.golden.engines.depthwise import depthwise
 from lutterfly.golden.engines.mac import mac

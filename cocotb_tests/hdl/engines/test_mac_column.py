@@ -11,10 +11,10 @@ import cocotb
 import numpy as np
 import pytest
 
-from cocotb_tests.support.arrays.winograd_steps import CONTROLS, PHASED, WAITS, signed_bits
+from cocotb_tests.support.benches.array_bench import CONTROLS, PHASED, WAITS, signed_bits
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import DEPTHWISE, FPC, MAC, MULTIPLY, WINOGRAD, XNOR, EngineConfigs
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.fpc import FpcConfig

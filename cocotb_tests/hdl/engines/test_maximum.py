@@ -12,7 +12,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAC, MAXIMUM, EngineConfigs, find_engine
 from lutterfly.golden.engines.binary_maximum import binary_maximum
 from lutterfly.golden.engines.maximum import maximum

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, PairLine
 
 # amaranth: UnusedElaboratable=no

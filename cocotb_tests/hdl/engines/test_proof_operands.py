@@ -15,9 +15,8 @@ import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value, signed
 from amaranth.lib import data
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, entry, inside
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, entry, inside, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.elements import DIFFERENCE_BITS
 from lutterfly.golden.engines import DEPTHWISE
 from lutterfly.golden.numerics.multiplication import PRODUCT_FRACTION_BITS

@@ -9,7 +9,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
+from cocotb_tests.support.networks.butterflies import FPC_CONFIGS
 from lutterfly.golden.engines import FPC
 from lutterfly.golden.numerics.fpc import Finish, shift_values
 from lutterfly.hdl.engines.engine import finish_settings_layout

@@ -8,9 +8,9 @@ import cocotb
 import numpy as np
 import pytest
 
-from cocotb_tests.support.arrays.borrowed_multipliers import BorrowedMultipliers
+from cocotb_tests.support.benches.array_bench import BorrowedMultipliers
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.numerics.butterfly import Density
 from lutterfly.golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, round_shift
 from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, Stage

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines.fpc import ROUND_LATENCY
 from lutterfly.golden.numerics.fpc import FRACTION_BITS, VALUE_BITS
 from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, StageSum, sum_latency

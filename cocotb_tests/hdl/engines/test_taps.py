@@ -5,10 +5,19 @@ from __future__ import annotations
 import cocotb
 import numpy as np
 
-from cocotb_tests.support.arrays.winograd_steps import LANES, WAITS, control_of, drawn, phases, signed_bits, windows
+from cocotb_tests.support.benches.array_bench import (
+    LANES,
+    WAITS,
+    control_of,
+    drawn,
+    phases,
+    signed_bits,
+    transformed,
+    windows,
+)
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from lutterfly.golden.numerics.winograd import GROUP, WEIGHT_BITS, transform_taps
+from lutterfly.golden.numerics.winograd import WEIGHT_BITS, transform_taps
 from lutterfly.hdl.engines.winograd import TAP_CONTROL, WinogradTaps
 
 # amaranth: UnusedElaboratable=no
@@ -26,11 +35,7 @@ async def every_weight(dut, p_gap: float) -> None:
     inputs, expected = [], []
     for window in windows(rng, 150, p_gap):
         weights = drawn(rng, len(window), LANES)
-        taps = weights.astype(np.int32)
-        groups = [number for number, step in enumerate(window) if step["valid"] and step["winograd"]]
-        if groups:
-            own = transform_taps(weights[groups].reshape(-1, GROUP, 1, LANES))
-            taps[groups] = own.reshape(-1, LANES)
+        taps = transformed(window, weights, lambda group: transform_taps(group[:, :, np.newaxis]))
         controls = [control_of(step, phase) for step, phase in zip(window, phases(window), strict=True)]
         inputs += zip(controls, weights, strict=True)
         expected += list(taps)

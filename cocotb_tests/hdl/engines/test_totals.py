@@ -10,7 +10,7 @@ import pytest
 from amaranth.hdl import Value
 from amaranth.lib import data
 
-from cocotb_tests.support.arrays.winograd_steps import CONFIG, PHASED, WAITS, phased_steps, windows
+from cocotb_tests.support.benches.array_bench import CONFIG, PHASED, WAITS, phased_steps, windows
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.engines import MAC, WINOGRAD

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
-from cocotb_tests.support.arrays.winograd_steps import (
+from cocotb_tests.support.benches.array_bench import (
     LANES,
     PHASED,
     STEP,
@@ -17,6 +17,7 @@ from cocotb_tests.support.arrays.winograd_steps import (
     phased_steps,
     phases,
     signed_bits,
+    transformed,
     windows,
 )
 from cocotb_tests.support.benches.clocking import cycle, start
@@ -40,11 +41,7 @@ async def every_word(dut, p_gap: float) -> None:
     inputs, expected = [], []
     for window in windows(rng, 120, p_gap):
         words = drawn(rng, len(window), LANES)
-        factors = words.astype(np.int32)
-        groups = [number for number, step in enumerate(window) if step["valid"] and step["winograd"]]
-        if groups:
-            own = transform_inputs(words[groups].reshape(-1, GROUP, LANES))
-            factors[groups] = own.reshape(-1, LANES)
+        factors = transformed(window, words, transform_inputs)
         inputs += zip(window, words, strict=True)
         expected += zip(phased_steps(rng, window), factors, phases(window), strict=True)
     # The least and the greatest factors are among them.

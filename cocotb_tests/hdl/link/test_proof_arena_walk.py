@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, inside
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, inside, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.hdl.link import bridge
 
 pytestmark = needs_yosys

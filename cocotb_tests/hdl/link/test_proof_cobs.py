@@ -8,10 +8,8 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
-from cocotb_tests.support.proofs.marked import Marked
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Marked, Proof, ProofError, broken, inside, leave_out, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.hdl.link import cobs
 
 pytestmark = needs_yosys

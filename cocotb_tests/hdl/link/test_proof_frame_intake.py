@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from amaranth.hdl import Assert, Assume, Cover, Module, Mux, Signal
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, constant, inside, leave_out
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, constant, inside, leave_out, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.link.frames import HEADER_BYTES, LEAST_BYTES, MOST_BYTES
 from lutterfly.golden.link.operations import MAX_DATA
 from lutterfly.hdl.link import frames

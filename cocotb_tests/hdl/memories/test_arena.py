@@ -13,7 +13,7 @@ from cocotb.utils import get_sim_time
 from cocotbext.axi import AxiBus, AxiMaster, AxiResp
 
 from cocotb_tests.support.benches.clocking import start
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.hdl.memories.arena import READ_LATENCY, Arena
 

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import pytest
 from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal, Value
 
-from cocotb_tests.support.extras import needs_yosys
-from cocotb_tests.support.proofs.formal import Proof, broken, inside, leave_out
-from cocotb_tests.support.proofs.prove import ProofError, prove
+from cocotb_tests.support.proofs import Proof, ProofError, broken, inside, leave_out, prove
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.hdl.memories import arena
 
 pytestmark = needs_yosys

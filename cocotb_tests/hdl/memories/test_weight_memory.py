@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import SWEPT_PRESETS, sweep
+from cocotb_tests.support.tiers import SWEPT_PRESETS, sweep
 from lutterfly.golden.engines.floorplan import Floorplan
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.multipliers import ahead_columns

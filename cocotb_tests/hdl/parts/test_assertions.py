@@ -12,7 +12,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 from amaranth.sim import Simulator, SimulatorContext
 
-from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
+from cocotb_tests.support.networks.butterflies import FPC_CONFIGS
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, EngineConfigs
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.compute.compute import check_engines

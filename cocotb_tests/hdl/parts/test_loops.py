@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.benches.random_commands import payload, random_scenario
+from cocotb_tests.support.benches.compute_bench import payload, random_scenario
 from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden import isa
 from lutterfly.golden.numerics import windows

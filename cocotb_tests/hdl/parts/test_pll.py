@@ -12,7 +12,7 @@ from cocotb.triggers import Timer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocotb_tests.support.extras import needs_tools
+from cocotb_tests.support.tiers import needs_tools
 from lutterfly.boards import BOARDS
 from lutterfly.hdl.parts.pipeline import ECP5
 from lutterfly.hdl.parts.pll import DETECTOR_HZ, INPUT_HZ, MOST, OUTPUT_HZ, VCO_HZ, Dividers, Pll

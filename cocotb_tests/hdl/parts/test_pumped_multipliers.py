@@ -13,8 +13,8 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In
 
-from cocotb_tests.support.double_clock import between, rest, rise
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.benches.clocking import between, rest, rise
+from cocotb_tests.support.tiers import sweep
 from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY, MultiplierBank, PumpedMultipliers
 

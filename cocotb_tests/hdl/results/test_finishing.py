@@ -12,7 +12,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
-from cocotb_tests.support.quantised.fpc_configs import FPC_CONFIGS
+from cocotb_tests.support.networks.butterflies import FPC_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, FPC, MAC, SPECIFICATIONS
 from lutterfly.golden.engines.add import ENTRIES, ENTRY_BITS

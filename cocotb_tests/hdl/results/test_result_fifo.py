@@ -11,7 +11,7 @@ import pytest
 from cocotb.triggers import Timer
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import RESULT_WINDOWS, result_windows
 from lutterfly.hdl.engines.engine import has_whole_finish

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
+from cocotb_tests.support.benches.compute_bench import payload, random_scenario
 from cocotb_tests.support.benches.groups import group_lanes, groups_of, has_wide_results
-from cocotb_tests.support.benches.random_commands import payload, random_scenario
 from cocotb_tests.support.benches.streams import send, unpack
-from cocotb_tests.support.quantised.fpc_configs import CHAIN_CONFIGS
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.networks.butterflies import CHAIN_CONFIGS
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import FPC, MAC, SPECIFICATIONS, XNOR

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.sweeps import SWEPT_PRESETS
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.parts.device import RAM_LATENCY

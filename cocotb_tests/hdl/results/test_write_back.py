@@ -12,7 +12,7 @@ import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, EngineConfigs
 from lutterfly.golden.machine.write_back import packs
 from lutterfly.golden.presets import PRESETS

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.networks.mixed import network
-from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
+from cocotb_tests.support.quantised.graphs import BinaryGraphMaker
 from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.config_parts import ClusterConfig

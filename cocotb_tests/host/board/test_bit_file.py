@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cocotb_tests.support.extras import needs_tools
+from cocotb_tests.support.tiers import needs_tools
 from lutterfly.boards import BOARDS, PARTS
 from lutterfly.host.boards import check_board, idcode_of
 from lutterfly.synth import tools

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cocotb_tests.support.extras import needs_loader
+from cocotb_tests.support.tiers import needs_loader
 from lutterfly.boards import BOARDS
 from lutterfly.host import boards
 from lutterfly.host.command import main

@@ -11,7 +11,7 @@ import pytest
 
 from cocotb_tests.support.networks.mixed import FIRST_ARRANGED
 from cocotb_tests.support.networks.mixed import network as mixed_network
-from cocotb_tests.support.networks.wide_codes import repeated
+from cocotb_tests.support.networks.small_models import repeated
 from cocotb_tests.support.oracles.reported import NETWORKS, model, report_of
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS

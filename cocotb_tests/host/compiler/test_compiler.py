@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_graph
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_graph
 from lutterfly.golden.engines import MAC
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.machine.machine import ORDERS

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from cocotb_tests.host.compiler.cluster.test_by_layer import assert_exact as assert_exact_on_cores
-from cocotb_tests.support.networks.matrix_graphs import Matrices
+from cocotb_tests.support.networks.small_models import Matrices
 from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from cocotb_tests.support.oracles.execution import exact_plan
 from cocotb_tests.support.quantised.graphs import GraphMaker

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.plans import plan_of
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, GraphMaker, plan_of
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.memories import LocalMemory

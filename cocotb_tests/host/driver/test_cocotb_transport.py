@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from cocotb.task import bridge
 
-from cocotb_tests.support.benches.copier import BEATS, Copier
+from cocotb_tests.support.toys.toy_components import BEATS, Copier
 from cocotb_tests.support.transports.cocotb_transport import start
 from lutterfly.golden import registers
 from lutterfly.golden.presets import PRESETS

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import cocotb
@@ -16,8 +16,10 @@ import numpy as np
 import onnxruntime
 import pytest
 from cocotb.clock import Clock
+from cocotb.handle import HierarchyObject
 from cocotb.task import bridge
 from cocotb.triggers import ClockCycles
+from cocotbext.axi import AxiLiteBus, AxiLiteMaster
 from litedram import modules
 from litedram.phy.model import SDRAMPHYModel
 from litex.build.generic_platform import Pins
@@ -29,7 +31,7 @@ from litex.soc.interconnect import axi
 from migen import ClockDomain
 
 from cocotb_tests.support.transports.c_driver import CDriver
-from cocotb_tests.support.transports.soc_transport import SocTransport
+from cocotb_tests.support.transports.cocotb_transport import CocotbTransport
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
@@ -37,6 +39,65 @@ from lutterfly.host.compiler import compile_model
 from lutterfly.host.driver.driver import Driver
 from lutterfly.host.experimental.litex_module import add_accelerator
 from lutterfly.host.session import InferenceSession
+
+# The transport of software in an SoC: registers, memory and the interrupt's enable at addresses of one bus.
+
+_WORD = 4
+#: Bytes in one transfer, which ends within the time for a register.
+_CHUNK = 256
+
+
+class SocTransport(CocotbTransport):
+    """An AXI4-Lite master at the pins ``host`` of an SoC, and its pin ``interrupt``.
+
+    Parameters
+    ----------
+    dut : HierarchyObject
+        The SoC, with its clock running.
+    places : mapping of str to int
+        Addresses: ``registers`` of the accelerator, ``arena`` and ``arena_bytes``.
+    """
+
+    def __init__(self, dut: HierarchyObject, places: Mapping[str, int]):
+        self._places = places
+        self._interrupt, self.clock = dut.interrupt, dut.clk
+        self.master = AxiLiteMaster(AxiLiteBus.from_prefix(dut, "host"), dut.clk, dut.rst)
+
+    @property
+    def arena_base(self) -> int:
+        """A part of the SDRAM."""
+        return self._places["arena"]
+
+    @property
+    def arena_bytes(self) -> int:
+        """Its size."""
+        return self._places["arena_bytes"]
+
+    def read_register(self, address: int) -> int:
+        """Over the bus."""
+        return super().read_register(self._places["registers"] + address)
+
+    def write_register(self, address: int, value: int) -> None:
+        """Over the bus."""
+        super().write_register(self._places["registers"] + address, value)
+
+    def read_memory(self, address: int, size: int) -> bytes:
+        """Over the bus, word by word."""
+        self.check_range(address, size)
+        start, end = address - address % _WORD, address + size
+        words = b"".join(
+            self._access(lambda at=at: self.master.init_read(at, min(_CHUNK, -(-(end - at) // _WORD) * _WORD)), at).data
+            for at in range(start, end, _CHUNK)
+        )
+        return words[address - start :][:size]
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Over the bus, with strobes for parts of words."""
+        self.check_range(address, len(data))
+        for at in range(0, len(data), _CHUNK):
+            part = bytes(data[at : at + _CHUNK])
+            self._access(lambda at=at, part=part: self.master.init_write(address + at, part), address + at)
+
 
 CONFIG = PRESETS["tiny"]
 CLOCK_HZ = 100e6

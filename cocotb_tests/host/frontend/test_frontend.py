@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.networks.generated import FORMS, TINY, Maker, layer
-from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
-from cocotb_tests.support.oracles.kinds import tabled_names
+from cocotb_tests.support.networks.small_models import convolved, maker
+from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference, tabled_names
 from lutterfly.examples import digits
 from lutterfly.host.frontend import describe, import_model
 from lutterfly.host.graph import Convolution, MaxPool, Pointwise, Window
@@ -18,22 +18,9 @@ from lutterfly.host.model.model import Model
 pytestmark = needs_reference
 
 
-def maker(shape: tuple[int, ...], form: str = "qdq", *, unsigned: bool = False, seed: int = 0) -> Maker:
-    made = Maker(np.random.default_rng(seed), form, unsigned, TINY)
-    made.start(shape)
-    return made
-
-
 def codes(shape: tuple[int, ...], seed: int = 0, dtype: type = np.int8) -> dict[str, np.ndarray]:
     limits = np.iinfo(dtype)
     return {"x": np.random.default_rng(seed).integers(limits.min, limits.max + 1, shape, dtype)}
-
-
-def convolved(form: str = "qdq", *, unsigned: bool = False, channels: int = 4) -> Maker:
-    """A 3x3 convolution from 3x6x6 to ``channels`` x 4 x 4."""
-    made = maker((1, 3, 6, 6), form, unsigned=unsigned)
-    made.product("Conv", (channels, 3, 3, 3), 0, (1, channels, 4, 4))
-    return made
 
 
 def region(operators: list[str], form: str = "qdq", *, scale: float = 0.02) -> Maker:

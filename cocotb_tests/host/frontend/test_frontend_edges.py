@@ -8,30 +8,16 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cocotb_tests.support.networks.generated import TINY, Maker
+from cocotb_tests.support.networks.generated import Maker
+from cocotb_tests.support.networks.small_models import ONE_TYPE, POWERS, convolved, refusal, without_numbers
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
-from cocotb_tests.support.oracles.refused import ONE_TYPE, POWERS, without_numbers
-from lutterfly.host.frontend import ModelError, describe, import_model
+from lutterfly.host.frontend import describe, import_model
 
 pytestmark = needs_reference
 
 
-def convolved(shape: tuple[int, ...] = (1, 3, 6, 6)) -> Maker:
-    """A 3x3 convolution from 3x6x6 to 4x4x4."""
-    made = Maker(np.random.default_rng(0), "qdq", False, TINY)
-    made.start(shape)
-    made.product("Conv", (4, 3, 3, 3), 0, (1, 4, 4, 4))
-    return made
-
-
 def feeds(seed: int = 0) -> dict[str, np.ndarray]:
     return {"x": np.random.default_rng(seed).integers(-128, 128, (1, 3, 6, 6), np.int8)}
-
-
-def refusal(data: bytes) -> str:
-    with pytest.raises(ModelError) as caught:
-        import_model(data, "net.onnx")
-    return str(caught.value)
 
 
 def other_codes(made: Maker, tensor: str, dtype: type, scale: float = 0.05) -> str:

@@ -6,7 +6,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from cocotb_tests.support.oracles.refused import convolved, maker, refusal
+from cocotb_tests.support.networks.small_models import convolved, maker, refusal
 from lutterfly.host.frontend import import_model
 
 QUANTISE = "quantise the float model with `lutterfly quantize MODEL --calibrate inputs.npz`"

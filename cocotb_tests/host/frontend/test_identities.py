@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from cocotb_tests.support.oracles.exactness import needs_reference
-from cocotb_tests.support.oracles.kinds import layer_names
+from cocotb_tests.support.oracles.exactness import layer_names, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
 from lutterfly.host.session.verify import verify

@@ -6,8 +6,8 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from cocotb_tests.support.networks.small_models import refusal
 from cocotb_tests.support.oracles.exactness import needs_reference
-from cocotb_tests.support.oracles.refused import refusal
 
 pytestmark = needs_reference
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cocotb_tests.support.checkout import snippets
 from cocotb_tests.support.networks.generated import FORMS, Maker
-from cocotb_tests.support.oracles.exactness import assert_exact
-from cocotb_tests.support.oracles.refused import (
+from cocotb_tests.support.networks.small_models import (
     ONE_TYPE,
     POWERS,
     convolved,
@@ -20,7 +20,7 @@ from cocotb_tests.support.oracles.refused import (
     refusal_in_the_middle,
     without_numbers,
 )
-from cocotb_tests.support.oracles.snippets import snippets
+from cocotb_tests.support.oracles.exactness import assert_exact
 
 FOLD = (
     "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "

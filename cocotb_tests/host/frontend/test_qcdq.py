@@ -10,8 +10,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from cocotb_tests.support.networks.small_models import ONE_TYPE, POWERS, without_numbers
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
-from cocotb_tests.support.oracles.refused import ONE_TYPE, POWERS, without_numbers
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import AveragePool, Convolution, Pointwise

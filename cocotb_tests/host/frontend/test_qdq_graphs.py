@@ -10,8 +10,7 @@ import pytest
 
 from cocotb_tests.support.networks.generated import TINY, Generated, Maker
 from cocotb_tests.support.networks.qdq_graphs import GraphOfCodes
-from cocotb_tests.support.oracles.exactness import accepted, assert_answers, assert_exact, needs_reference
-from cocotb_tests.support.oracles.kept import REGRESSIONS
+from cocotb_tests.support.oracles.exactness import REGRESSIONS, accepted, assert_answers, assert_exact, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.frontend import ModelError, import_model

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cocotb_tests.support.oracles.execution import exact_plan
-from cocotb_tests.support.oracles.measured import measure
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_fork
+from cocotb_tests.support.oracles.execution import exact_plan, measure
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_fork
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.layout import borders
 from lutterfly.host.compiler.plan import Plan

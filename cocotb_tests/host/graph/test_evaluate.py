@@ -7,12 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.fast_networks import fast_network
+from cocotb_tests.support.networks.butterflies import fast_network
 from cocotb_tests.support.networks.generated import FORMS, Limits, chain, layer
 from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
-from cocotb_tests.support.quantised.binary_graphs import random_binary_graph
 from cocotb_tests.support.quantised.evaluation import evaluate_float
-from cocotb_tests.support.quantised.random_graphs import random_arranged, random_fork, random_graph
+from cocotb_tests.support.quantised.graphs import random_arranged, random_binary_graph, random_fork, random_graph
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Layer, Pad, View, Window
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, outputs_of, to_onnx

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.networks.butterflies import random_finish, random_stages
-from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_window
+from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, GraphMaker, random_window
 from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph

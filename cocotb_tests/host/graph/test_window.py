@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.quantised.random_graphs import random_window
+from cocotb_tests.support.quantised.graphs import random_window
 from lutterfly.host.graph import Reach, Window
 
 

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError

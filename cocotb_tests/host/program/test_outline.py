@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cocotb_tests.support.edges.programs import with_body, with_commands
 from cocotb_tests.support.oracles.reported import NETWORKS, report_of
+from cocotb_tests.support.programs import with_body, with_commands
 from lutterfly.golden.isa import Sync
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.model.executed import open_session

@@ -12,7 +12,7 @@ import pytest
 
 from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Limits, chain, layer
 from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command.main import main

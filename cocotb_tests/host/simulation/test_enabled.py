@@ -10,7 +10,7 @@ from amaranth.hdl import EnableInserter, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.golden.pins import AWAKE
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl import top_ip

@@ -9,7 +9,7 @@ from amaranth import Cat, Const, Module, Mux, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from cocotb_tests.support.extras import needs_yosys
+from cocotb_tests.support.tiers import needs_yosys
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.simulation.rewriting import rewrite
 from lutterfly.synth import tools

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cocotb_tests.support.benches.copier import BEATS, Copier
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
+from cocotb_tests.support.toys.toy_components import BEATS, Copier
 from lutterfly.golden import pins, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.table_bench import check_every_entry, environment, facts, look_up
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.transfer.schemes import parse
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.host.command.main import main

@@ -12,10 +12,9 @@ from cocotb.handle import HierarchyObject
 from cocotb.triggers import FallingEdge, RisingEdge
 from cocotbext.axi import AxiBus, AxiLiteBus, AxiLiteMaster, AxiRam
 
-from cocotb_tests.support.benches.axi_monitor import AxiMonitor
-from cocotb_tests.support.benches.random_commands import random_scenario
-from cocotb_tests.support.buses.register_bench import RegisterBench
-from cocotb_tests.support.edges.programs import place, with_commands
+from cocotb_tests.support.benches.axi import AxiMonitor, RegisterBench
+from cocotb_tests.support.benches.compute_bench import random_scenario
+from cocotb_tests.support.programs import place, with_commands
 from lutterfly.golden import isa, registers
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_engine

@@ -1,4 +1,4 @@
-"""What surrounds the DMA units in a cocotb test: models of the memories, and what golden makes of commands."""
+"""The DMA units in cocotb: drawn transfers, models of the memories around, and what golden makes of commands."""
 
 from __future__ import annotations
 
@@ -7,25 +7,199 @@ import os
 import cocotb
 import numpy as np
 import pytest
+from amaranth.hdl import Module, ResetInserter, unsigned
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out, connect, flipped
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, ReadOnly, RisingEdge
 from cocotbext.axi import AxiBus, AxiRam
 
-from cocotb_tests.support.benches.axi_monitor import AxiMonitor
+from cocotb_tests.support.benches.axi import AxiMonitor
 from cocotb_tests.support.benches.streams import send
-from cocotb_tests.support.benches.transfers import ARENA_BYTES
 from lutterfly.golden import isa
+from lutterfly.golden.config import Config
 from lutterfly.golden.engines import find_memory
 from lutterfly.golden.machine.dma import fill, load, store
 from lutterfly.golden.machine.flights import CommandError
-from lutterfly.golden.memories import LocalMemory, memories
+from lutterfly.golden.memories import SHARED_MEMORIES, LocalMemory, memories
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import ErrorCode, Unit
+from lutterfly.hdl.bus.axi import axi4_signature
+from lutterfly.hdl.bus.axi_guard import AxiGuard
 from lutterfly.hdl.dma.chunks import local_write_layout
-from lutterfly.hdl.dma.load import load_command_layout
-from lutterfly.hdl.dma.store import feature_word_layout
+from lutterfly.hdl.dma.load import DmaLoad, load_command_layout
+from lutterfly.hdl.dma.store import DmaStore, feature_word_layout
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
+
+# DMA units and guard as one component.
+
+
+class DmaBench(wiring.Component):
+    """DmaLoad and DmaStore, in reset while the guard performs a soft reset, with everything else as ports."""
+
+    def __init__(self, config: Config):
+        self.config = config
+        super().__init__(
+            {
+                "load": In(stream.Signature(load_command_layout())),
+                "store": In(stream.Signature(command_shape(isa.STORE))),
+                "feature": Out(stream.Signature(feature_write_layout(config))),
+                "local": Out(local_write_layout(config)),
+                "read": Out(stream.Signature(unsigned(isa.LOCAL_BITS))),
+                "word": In(feature_word_layout(config)),
+                "load_done": Out(1),
+                "store_done": Out(1),
+                "load_error": Out(ErrorReport),
+                "store_error": Out(ErrorReport),
+                "halt": In(1),
+                "soft_reset": In(1),
+                "resetting": Out(1),
+                "base": In(32),
+                "memory": Out(axi4_signature(config.axi.data_bits)),
+            }
+        )
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.guard = guard = AxiGuard(self.config, reset_cycles=4)
+        load_unit, store_unit = DmaLoad(self.config), DmaStore(self.config)
+        m.submodules.load_unit = ResetInserter(self.soft_reset | self.resetting)(load_unit)
+        m.submodules.store_unit = ResetInserter(self.soft_reset | self.resetting)(store_unit)
+        connect(m, load_unit.bus, guard.load)
+        connect(m, store_unit.bus, guard.store)
+        connect(m, guard.memory, flipped(self.memory))
+        connect(m, flipped(self.load), load_unit.command)
+        connect(m, flipped(self.store), store_unit.command)
+        connect(m, load_unit.feature, flipped(self.feature))
+        connect(m, store_unit.read, flipped(self.read))
+        m.d.comb += [
+            self.local.eq(load_unit.local),
+            store_unit.word.eq(self.word),
+            self.load_done.eq(load_unit.done),
+            self.store_done.eq(store_unit.done),
+            self.load_error.eq(load_unit.error),
+            self.store_error.eq(store_unit.error),
+            load_unit.halt.eq(self.halt),
+            store_unit.halt.eq(self.halt),
+            guard.soft_reset.eq(self.soft_reset),
+            self.resetting.eq(guard.resetting),
+            guard.base.eq(self.base),
+        ]
+        return m
+
+
+# Transfers for tests: legal ones drawn at random, and what makes a LOAD illegal.
+
+#: Bytes of external memory that they may touch.
+ARENA_BYTES = 1 << 15
+
+ONE_RUN = {"row_pieces": 1, "rows": 1, "folds": 1}
+GOOD_LOAD = {**ONE_RUN, "piece_bytes": 8}
+#: What makes ``GOOD_LOAD`` illegal, in every configuration.
+ILLEGAL_LOADS = [
+    {"row_pieces": 0},
+    {"piece_bytes": 0},
+    {"rows": 0},
+    {"folds": 0},
+    {"memory": len(SHARED_MEMORIES)},
+    {"memory": 15},
+    {"row_pieces": 1 << 15, "piece_bytes": 1 << 17},
+    {"memory": LocalMemory.WEIGHT, "local": 2},
+    {"memory": LocalMemory.WEIGHT, "piece_bytes": 6},
+    {"memory": LocalMemory.WEIGHT, "piece_bytes": 64, "row_pieces": 2},
+    {"memory": LocalMemory.PARAMETER, "local": 4},
+    {"memory": LocalMemory.PARAMETER, "piece_bytes": 12},
+    {"memory": LocalMemory.LIST, "local": 2},
+    {"memory": LocalMemory.LIST, "piece_bytes": 2},
+    {"memory": LocalMemory.LIST, "folds": 2},
+    {"memory": LocalMemory.TABLE, "rows": 2},
+]
+
+
+def place(rng: np.random.Generator, size_bytes: int, extent: int, steps: list[tuple[int, int]]) -> int:
+    """A random start such that an object of ``extent`` bytes, moved by ``pitch`` up to ``count - 1`` times for each
+    step, stays inside."""
+    low = sum(min(0, pitch * (count - 1)) for pitch, count in steps)
+    high = sum(max(0, pitch * (count - 1)) for pitch, count in steps) + extent
+    return int(rng.integers(-low, size_bytes - high + 1))
+
+
+def random_load(rng: np.random.Generator, config: Config) -> dict[str, int]:
+    """A legal LOAD of about 500 bytes."""
+    feature_bytes = config.memory.feature_bytes
+    if rng.random() < 0.25:
+        memory = memories(config)[int(rng.integers(1, len(memories(config))))]
+        unit = memory.write_bytes(config.array.lanes)
+        size = unit * int(rng.integers(1, 1 + min(max(300 // unit, 1), config.size_bytes(memory) // unit)))
+        local = unit * int(rng.integers(0, (config.size_bytes(memory) - size) // unit + 1))
+        return {
+            "memory": memory,
+            "row_pieces": 1,
+            "rows": 1,
+            "folds": 1,
+            "piece_bytes": size,
+            "local": local,
+            "external": place(rng, ARENA_BYTES, size, []),
+            "local_row": 999,
+            "external_fold": 77,
+        }
+    size = int(rng.choice([1, 2, 3, 4, 7, 8, 12, 16, 17, 31, 64, 200, 500]))
+    budget = max(1, 500 // size)
+    pieces = int(rng.integers(1, min(budget, 40) + 1))
+    rows = int(rng.integers(1, min(max(1, budget // pieces), 5) + 1))
+    folds = int(rng.integers(1, min(max(1, budget // (pieces * rows)), 3) + 1))
+    pitch = {
+        name: int(rng.integers(-300, 301)) for name in ("external_row", "external_fold", "local_row", "local_fold")
+    }
+    pitch["local_piece"] = int(rng.choice([size, size + 1, 3 * size, -size, 0]))
+    return {
+        "memory": LocalMemory.FEATURE,
+        "row_pieces": pieces,
+        "rows": rows,
+        "folds": folds,
+        "piece_bytes": size,
+        **pitch,
+        "external": place(
+            rng, ARENA_BYTES, pieces * size, [(pitch["external_row"], rows), (pitch["external_fold"], folds)]
+        ),
+        "local": place(
+            rng,
+            feature_bytes,
+            size,
+            [(pitch["local_row"], rows), (pitch["local_fold"], folds), (pitch["local_piece"], pieces)],
+        ),
+    }
+
+
+def random_fill(rng: np.random.Generator, config: Config) -> dict[str, int]:
+    """A legal FILL of up to 600 bytes."""
+    size, rows, pitch = int(rng.integers(1, 100)), int(rng.integers(1, 7)), int(rng.integers(-200, 201))
+    return {
+        "piece_bytes": size,
+        "rows": rows,
+        "local_row": pitch,
+        "value": int(rng.integers(0, 256)),
+        "local": place(rng, config.memory.feature_bytes, size, [(pitch, rows)]),
+    }
+
+
+def random_store(rng: np.random.Generator, config: Config) -> dict[str, int]:
+    """A legal STORE of about 500 bytes."""
+    size = int(rng.choice([1, 2, 3, 7, 8, 16, 33, 100, 500]))
+    rows = int(rng.integers(1, min(max(1, 500 // size), 12) + 1))
+    pitch = {
+        "external_row": int(rng.choice([size, size + 5, -size, 3000 // rows])),
+        "local_row": int(rng.integers(-300, 301)),
+    }
+    return {
+        "row_bytes": size,
+        "rows": rows,
+        **pitch,
+        "external": place(rng, ARENA_BYTES, size, [(pitch["external_row"], rows)]),
+        "local": place(rng, config.memory.feature_bytes, size, [(pitch["local_row"], rows)]),
+    }
+
 
 #: A page, so that the arena ends at one; its offset in the RAM leaves guard bytes on both sides.
 BASE = 0x8001_3000

@@ -7,24 +7,13 @@ float, and are outputs in the middle.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import helper
 
-from cocotb_tests.support.networks.generated import TINY, Generated, Maker
+from cocotb_tests.support.networks.generated import TINY, Codes, Generated, Maker
 
 _PERMUTATIONS = ([0, 2, 3, 1], [0, 3, 1, 2], [0, 1, 3, 2])
-
-
-@dataclass(frozen=True)
-class Codes:
-    """A quantised tensor: its name, those of its scale and zero point, and its shape."""
-
-    name: str
-    scale: str
-    zero: str
-    shape: tuple[int, ...]
 
 
 class GraphOfCodes:

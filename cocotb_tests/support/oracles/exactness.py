@@ -1,20 +1,52 @@
-"""Import a model, evaluate it with the golden functions and compare every integer tensor with ONNX Runtime's."""
+"""Import a model, evaluate it with the golden functions and compare every integer tensor with ONNX Runtime's.
+
+A generated network on which something fails is kept as a regression.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
+from hypothesis import HealthCheck, settings
+from onnx import TensorProto, helper, numpy_helper
 
 from cocotb_tests.support.networks.generated import Generated, Maker
-from cocotb_tests.support.oracles.kept import kept
-from lutterfly.host.frontend import ModelError, import_model
+from lutterfly.golden.numerics.addition import PAIRS
+from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import Graph
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, to_onnx
 from lutterfly.host.model import executed, reference, runtime
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.compare import Verification
+
+# Keeps generated networks on which something failed: hypothesis shrinks them, and the smallest is a regression.
+
+#: Every network here is tried by ``test_generated_networks.py`` ever after. Give a new one a name that says what was
+#: wrong, and commit it with what makes it right.
+REGRESSIONS = Path(__file__).parents[2] / "regressions"
+#: In the file, where it is to be tried on another accelerator than the presets: its configuration.
+CONFIG_KEY = "lutterfly.config"
+#: A slow machine is no failure, and neither is a network that is slow to draw. Of several failures one is shrunk, which
+#: is executed once more at the end: so what is kept is the smallest.
+PATIENT = settings(deadline=None, suppress_health_check=list(HealthCheck), print_blob=True, report_multiple_bugs=False)
+
+
+@contextlib.contextmanager
+def kept(network: Generated, name: str, folder: Path = REGRESSIONS) -> Iterator[None]:
+    """Write the network to ``folder`` if the body fails, over the one that failed before under this name."""
+    try:
+        yield
+    except Exception as error:
+        path = folder / f"failing_{name}.onnx"
+        path.write_bytes(network.model)
+        error.add_note(f"{network.text}; kept as {path}")
+        raise
+
 
 needs_reference = pytest.mark.skipif(runtime.probe() is not None, reason=str(runtime.probe()))
 
@@ -133,3 +165,51 @@ def assert_right(found: Verification) -> None:
     assert found.bytes
     assert any(tensor.rtl is not None for tensor in found.tensors)
     assert found.is_right, [layer for layer in found.layers if not layer.is_right]
+
+
+# What the layers of a graph are, in order: as classes, by the names of these, and as `describe` calls them.
+
+
+def layer_types(graph: Graph) -> list[type]:
+    """The class of each layer."""
+    return [type(layer) for layer in graph.layers]
+
+
+def layer_names(graph: Graph) -> list[str]:
+    """The name of each layer's class."""
+    return [layer.__name__ for layer in layer_types(graph)]
+
+
+def described_kinds(graph: Graph) -> list[str]:
+    """The kind of every operation, those of the host included."""
+    return [row.kind for row in describe(graph)]
+
+
+def tabled_names(graph: Graph) -> list[str]:
+    """The name of each layer's class, and whether it has a table."""
+    tables = [getattr(layer, "table", None) is not None for layer in graph.layers]
+    return [name + " + table" * has_table for name, has_table in zip(layer_names(graph), tables, strict=True)]
+
+
+# What ONNX Runtime's QLinear operators on two tensors make of every pair of codes.
+
+
+def runtime_pairs(
+    operator: str, scales: tuple[float, ...], zero_points: tuple[int, ...], *, unsigned: bool
+) -> np.ndarray:
+    """Codes int8[256, 256] of every pair; scales and zero points are those of both operands and of the result."""
+    dtype, kind = (np.uint8, TensorProto.UINT8) if unsigned else (np.int8, TensorProto.INT8)
+    shift = 128 if unsigned else 0
+    constants = {f"s{i}": np.float32(scale) for i, scale in enumerate(scales)}
+    constants |= {f"z{i}": np.array(zero + shift, dtype) for i, zero in enumerate(zero_points)}
+    node = helper.make_node(operator, ["a", "s0", "z0", "b", "s1", "z1", "s2", "z2"], ["y"], domain="com.microsoft")
+    a, b, y = (helper.make_tensor_value_info(name, kind, [256, 256]) for name in "aby")
+    graph = helper.make_graph(
+        [node], "pairs", [a, b], [y], [numpy_helper.from_array(value, name) for name, value in constants.items()]
+    )
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)]
+    session = onnxruntime.InferenceSession(
+        helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
+    )
+    feeds = {name: (codes.astype(np.int16) + shift).astype(dtype) for name, codes in zip("ab", PAIRS, strict=True)}
+    return (session.run(None, feeds)[0].astype(np.int16) - shift).astype(np.int8)

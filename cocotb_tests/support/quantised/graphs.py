@@ -1,18 +1,22 @@
-"""Quantised graphs for tests, layer by layer."""
+"""Quantised graphs for tests: layer by layer, random ones, and ones with binary layers."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 
 from cocotb_tests.support.quantised.evaluation import counts_inside
 from lutterfly.golden.numerics.addition import UNSIGNED_OFFSET, sum_tables
 from lutterfly.golden.numerics.multiplication import ProductScaling
+from lutterfly.host.compiler.network import Network
 from lutterfly.host.graph import (
     Add,
     AveragePool,
+    BinaryConvolution,
     CodeFinish,
     Concat,
     Convolution,
@@ -228,3 +232,273 @@ class GraphMaker:
     def finish(self, *outputs: str) -> Graph:
         self.graph.outputs = list(outputs)
         return self.graph
+
+
+# Random quantised graphs.
+
+SAME, POINT = Window((3, 3), pads=(1, 1, 1, 1)), Window((1, 1))
+#: Of the layers in random graphs.
+KINDS = (
+    "convolution",
+    "convolution",
+    "pool",
+    "table",
+    "fully connected",
+    "depthwise",
+    "depthwise",
+    "groups",
+    "average",
+    "residual",
+    "concat",
+    "slice",
+)
+
+
+def random_graph(seed: int) -> Graph:
+    """A few layers with geometry at random, small enough for every configuration."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 11)), int(rng.integers(1, 11)), int(rng.choice([1, 2, 3, 5, 8, 17])))
+    maker = GraphMaker(shape, seed=seed, zero_point=int(rng.integers(-128, 128)))
+    name = "x"
+    outputs = []
+    for _ in range(int(rng.integers(1, 5))):
+        kind = rng.choice(KINDS)
+        window = random_window(rng, maker.graph.tensors[name].shape)
+        channels = maker.graph.tensors[name].shape[2]
+        table = bool(rng.integers(2)) and len(maker.graph.layers) < 4
+        if kind == "pool":
+            name = maker.max_pool(name, window, table=table)
+        elif kind == "table":
+            name = maker.pointwise(name)
+        elif kind == "depthwise":
+            name = maker.depthwise(name, window, multiplier=int(rng.choice([1, 1, 1, 2, 3])), table=table)
+        elif kind == "groups":
+            groups = int(rng.choice([n for n in range(1, channels + 1) if channels % n == 0]))
+            name = maker.convolution(name, groups * int(rng.integers(1, 12)), window, groups=groups, table=table)
+        elif kind == "average":
+            name = maker.global_average(name)
+        elif kind == "residual":
+            beside = maker.convolution(name, channels, Window((3, 3), pads=(1, 1, 1, 1)))
+            name = maker.add(*((name, beside) if rng.integers(2) else (beside, name)), table=table)
+        elif kind == "concat":
+            name = maker.concat(name, maker.convolution(name, int(rng.integers(1, 20)), Window((1, 1))), name)
+        elif kind == "slice":
+            first = int(rng.integers(channels))
+            name = maker.slice(name, first, int(rng.integers(1, channels - first + 1)))
+        elif kind == "fully connected":
+            name = maker.fully_connected(name, int(rng.integers(1, 20)), table=table)
+        else:
+            name = maker.convolution(name, int(rng.integers(1, 20)), window, table=table)
+        if rng.integers(4) == 0:
+            outputs.append(name)
+    return maker.finish(*dict.fromkeys([*outputs, name]))
+
+
+def random_fork(seed: int) -> Graph:
+    """Layers that read any of the tensors before, so that channels are joined and taken apart in every way."""
+    rng = np.random.default_rng(seed)
+    shape = (int(rng.integers(1, 8)), int(rng.integers(1, 8)), int(rng.choice([2, 4, 6, 9])))
+    maker, names, same = GraphMaker(shape, seed=seed), ["x"], Window((3, 3), pads=(1, 1, 1, 1))
+    channels = {"x": shape[2]}
+    for _ in range(int(rng.integers(3, 9))):
+        name = str(rng.choice(names))
+        depth = channels[name]
+        alike = [other for other in names if channels[other] == depth]
+        kind = rng.choice([*2 * ["convolution", "concat"], "depthwise", "pool", "slice", "add", "table"])
+        if kind == "convolution":
+            window = same if rng.integers(2) else Window((1, 1))
+            name = maker.convolution(name, int(rng.integers(1, 9)), window, zero_point=3, table=rng.integers(5) == 0)
+        elif kind == "depthwise":
+            name = maker.depthwise(name, same, zero_point=3)
+        elif kind == "pool":
+            name = maker.max_pool(name, same)
+        elif kind == "concat":
+            parts = [str(part) for part in rng.choice(names, int(rng.integers(2, 4)))]
+            if sum(channels[part] for part in parts) > 40:
+                continue
+            name = maker.concat(*parts, tables=bool(rng.integers(4) == 0))
+        elif kind == "slice":
+            first = int(rng.integers(depth))
+            name = maker.slice(name, first, int(rng.integers(1, depth - first + 1)))
+        elif kind == "add":
+            name = maker.add(name, str(rng.choice(alike)))
+        else:
+            name = maker.pointwise(name)
+        names.append(name)
+        channels[name] = maker.graph.tensors[name].shape[2]
+    read = {name for layer in maker.graph.layers for name in layer.inputs}
+    return maker.finish(*(name for name in names if (name not in read and name != "x") or name == names[-1]))
+
+
+def random_arranged(seed: int, *, sides: tuple[int, int] = (3, 9)) -> Graph:
+    """Layers between which elements move to other pixels and channels: upsampling, depth to space and back, crops."""
+    rng = np.random.default_rng(seed)
+    height, width = map(int, rng.integers(*sides, 2))
+    maker = GraphMaker((height, width, int(rng.integers(1, 20))), seed=seed)
+    names = ["x", maker.convolution("x", int(rng.integers(1, 20)), SAME)]
+    for _ in range(int(rng.integers(1, 5))):
+        name = names[-1] if rng.random() < 0.8 else names[int(rng.integers(1, len(names)))]
+        names.append(_arranged(maker, rng, name, most=sides[1] ** 2 * 4))
+    shapes = {name: maker.graph.tensors[name].shape[:2] for name in names}
+    alike = [name for name in names if shapes[name] == shapes[names[-1]]]
+    if len(alike) > 1 and rng.integers(2):
+        names.append(maker.concat(*alike[-2:], tables=bool(rng.integers(2))))
+    if rng.random() < 0.7:
+        names.append(maker.convolution(names[-1], int(rng.integers(1, 17)), SAME))
+    return maker.finish(names[-1])
+
+
+def _arranged(maker: GraphMaker, rng: np.random.Generator, name: str, most: int) -> str:
+    """A layer more, whose output has at most about ``most`` pixels, in general one that moves elements."""
+    height, width, channels = maker.graph.tensors[name].shape
+    factors = tuple(map(int, rng.choice([(2, 2), (1, 2), (3, 1), (2, 3)])))
+    phases, table = factors[0] * factors[1], rng.random() < 0.3
+    can_grow = height * width * phases <= most
+    kind = rng.choice(["nearest", "depth", "depth", "depthwise", "space", "crop", "convolution"])
+    if kind == "nearest" and can_grow:
+        return maker.nearest(name, factors)
+    if kind == "depth" and can_grow:
+        wide = maker.convolution(
+            name, int(rng.integers(1, 12)) * phases, SAME if rng.integers(2) else POINT, table=table
+        )
+        return maker.depth_to_space(wide, factors, phases_first=bool(rng.integers(2)))
+    if kind == "depthwise" and can_grow and channels < 12:
+        wide = maker.depthwise(name, SAME, multiplier=phases)
+        return maker.depth_to_space(wide, factors, phases_first=False)
+    if kind == "space" and height % factors[0] == width % factors[1] == 0 and channels < 20:
+        return maker.space_to_depth(name, factors)
+    if kind == "crop" and min(height, width) > 3:
+        sides = [int(side) for side in rng.integers(0, 2, 4)]
+        return maker.crop(name, (*sides[:3], max(sides[3], 1 - max(sides))))
+    return maker.convolution(name, int(rng.integers(1, 30)), SAME, table=table)
+
+
+def random_window(rng: np.random.Generator, shape: tuple[int, int, int]) -> Window:
+    """A window that fits a map of this shape."""
+    height, width, _ = shape
+    while True:
+        kernel = tuple(int(n) for n in rng.integers(1, 6, 2))
+        window = Window(
+            kernel,
+            tuple(int(n) for n in rng.integers(1, 4, 2)),
+            tuple(int(n) for n in rng.integers(1, 3, 2)),
+            tuple(int(rng.integers(0, min(kernel[side % 2], 4))) for side in range(4)),
+        )
+        if min(window.output_size(height, width)) > 0:
+            return window
+
+
+# Quantised graphs with binary layers for tests.
+
+
+class BinaryGraphMaker(GraphMaker):
+    """As :class:`GraphMaker`, with layers that read and write binary tensors."""
+
+    def to_bits(self, name: str) -> str:
+        """Make a tensor binary: the layer that writes it gives signs."""
+        tensor = self.graph.tensors[name]
+        self.graph.tensors[name] = dataclasses.replace(tensor, bits=1, zero_point=0)
+        return name
+
+    def signs(self, source: str, *, table: bool = False) -> str:
+        name = self._name()
+        finish = CodeFinish(table=self.table() if table else None)
+        self.graph.layers.append(Pointwise(f"signs_{name}", (source,), name, finish=finish))
+        self._tensor(name, self.graph.tensors[source].shape, 0)
+        return self.to_bits(name)
+
+    def binary_convolution(
+        self, source: str, channels: int, window: Window, *, pad: int = 1, bits: int = 1, table: bool = False
+    ) -> str:
+        height, width, depth = self.graph.tensors[source].shape
+        shape = (*window.output_size(height, width), channels)
+        weights = self.rng.choice([-1, 1], (channels, *window.kernel, depth)).astype(np.int8)
+        count = np.sqrt(weights[0].size)
+        bias = self.rng.integers(-int(count) - 1, int(count) + 2, channels, dtype=np.int32)
+        name, zero_point = self._name(), 0
+        multiplier = np.ones(channels, np.float32)
+        if bits == 8:
+            multiplier = (self.rng.uniform(20, 60, channels) / count).astype(np.float32)
+            zero_point = int(self.rng.integers(-128, 128))
+        else:
+            # Some that are the same for all inputs.
+            bias[self.rng.random(channels) < 0.05] = self.rng.choice([-(1 << 30), 1 << 30])
+        finish = CodeFinish()
+        if table:
+            finish = finish.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
+        self.graph.layers.append(
+            BinaryConvolution(
+                f"binary_{name}",
+                (source,),
+                name,
+                weights,
+                bias,
+                multiplier,
+                window=window,
+                finish=finish,
+                pad=pad,
+            )
+        )
+        self._tensor(name, shape, zero_point)
+        return name if bits == 8 else self.to_bits(name)
+
+    def binary_fully_connected(self, source: str, channels: int, **options) -> str:
+        return self.binary_convolution(source, channels, Window(self.graph.tensors[source].shape[:2]), **options)
+
+
+def random_binary_graph(seed: int, *, most_channels: int = 40, side: int = 9) -> Graph:
+    """Some int8 layers and binary ones, with geometry at random."""
+    rng = np.random.default_rng(seed)
+
+    def channels() -> int:
+        return int(rng.choice([1, 3, 7, 8, 9, 16, 24, 31, 33, most_channels, rng.integers(1, most_channels + 1)]))
+
+    shape = (int(rng.integers(1, side + 1)), int(rng.integers(1, side + 1)), int(rng.choice([1, 2, 3, 5, 8, 17])))
+    maker = BinaryGraphMaker(shape, seed=seed, zero_point=int(rng.integers(-128, 128)))
+    name, outputs = "x", []
+    for _ in range(int(rng.integers(2, 6))):
+        tensor = maker.graph.tensors[name]
+        window = random_window(rng, tensor.shape)
+        table = rng.random() < 0.2
+        if tensor.bits == 8:
+            kind = rng.choice(["signs", "signs", "convolution", "convolution", "residual"])
+            if kind == "signs":
+                name = maker.signs(name, table=table)
+            elif kind == "convolution":
+                name = maker.to_bits(maker.convolution(name, channels(), window, table=table))
+            else:
+                bits = maker.signs(name)
+                same = Window((3, 3), pads=(1, 1, 1, 1))
+                beside = maker.binary_convolution(bits, tensor.shape[2], same, bits=8, pad=int(rng.choice([1, -1, 0])))
+                name = maker.add(name, beside)
+        else:
+            kind = rng.choice(["convolution", "convolution", "codes", "pool", "fully connected", "concat", "slice"])
+            pad = int(rng.choice([1, 1, -1, 0]))
+            if kind == "pool":
+                name = maker.to_bits(maker.max_pool(name, window))
+            elif kind == "concat" and tensor.shape[2] % 8 == 0:
+                beside = maker.binary_convolution(name, channels(), Window((1, 1)))
+                name = maker.to_bits(maker.concat(name, beside, tables=False))
+            elif kind == "slice" and tensor.shape[2] > 8:
+                first = 8 * int(rng.integers(0, (tensor.shape[2] - 1) // 8 + 1))
+                end = int(rng.choice([*range(first + 8, tensor.shape[2], 8), tensor.shape[2]]))
+                name = maker.to_bits(maker.slice(name, first, end - first))
+            elif kind == "fully connected":
+                name = maker.binary_fully_connected(name, channels(), bits=int(rng.choice([1, 8])), table=table)
+            else:
+                bits = 8 if kind == "codes" else 1
+                name = maker.binary_convolution(name, channels(), window, pad=pad, bits=bits, table=table)
+        if rng.integers(4) == 0:
+            outputs.append(name)
+    return maker.finish(*dict.fromkeys([*outputs, name]))
+
+
+# Plans of which a test knows no more than what it asks for.
+
+State = TypeVar("State", bound=Network)
+
+
+def plan_of(kind: type[State], before: Network, **known: Any) -> State:
+    """A plan in this state, with what is known; all else is None, so that whoever asks for it fails."""
+    names = {field.name for field in dataclasses.fields(kind)} - {field.name for field in dataclasses.fields(before)}
+    return kind.of(before, **dict.fromkeys(names) | known)

@@ -15,8 +15,8 @@ from amaranth.lib.wiring import In, Out
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocotb_tests.support.extras import needs_tools
-from cocotb_tests.support.oracles.kept import PATIENT
+from cocotb_tests.support.oracles.exactness import PATIENT
+from cocotb_tests.support.tiers import needs_tools
 from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.synth import flow
 from lutterfly.synth.device import DEVICES

@@ -17,8 +17,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from cocotb_tests.support.extras import needs_tools
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import needs_tools, sweep
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from cocotb_tests.support.extras import needs_tools
 from cocotb_tests.support.placed_netlists import Sketch
-from cocotb_tests.support.toys.toy_pair import Pair
+from cocotb_tests.support.tiers import needs_tools
+from cocotb_tests.support.toys.toy_components import Pair
 from lutterfly.boards import SPEEDS
 from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.synth import flow, tools

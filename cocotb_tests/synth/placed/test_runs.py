@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocotb_tests.support.oracles.kept import PATIENT
+from cocotb_tests.support.oracles.exactness import PATIENT
 from cocotb_tests.support.placed_netlists import Sketch, check_sites, designs, longest
 from lutterfly.synth.placed import runs as module
 from lutterfly.synth.placed.refine import refine

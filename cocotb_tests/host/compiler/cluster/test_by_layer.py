@@ -10,8 +10,7 @@ import pytest
 
 from cocotb_tests.support.networks.mixed import FIRST_ARRANGED, FIRST_MOVED, FIRST_WIDE, config_of, network
 from cocotb_tests.support.oracles.execution import get_output, put_input
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_arranged
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_arranged
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import COMMAND_BYTES, LOAD, Opcode

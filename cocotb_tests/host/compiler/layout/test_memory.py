@@ -15,7 +15,7 @@ import pytest
 from cocotb_tests.support.networks.families import network
 from cocotb_tests.support.oracles.execution import differing_bytes, exact_plan
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.quantised.binary_graphs import BinaryGraphMaker, random_binary_graph
 from cocotb_tests.support.quantised.evaluation import evaluate_float
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, random_binary_graph
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, EngineConfigs, decode
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.engines.fpc import FpcConfig

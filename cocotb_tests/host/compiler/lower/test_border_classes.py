@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.networks.blocks import convolve, networks, pool, restore, state
 from cocotb_tests.support.networks.generated import FORMS, TINY, Generated, Maker
-from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.exactness import PATIENT, assert_exact, assert_right, kept, needs_reference
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.oracles.kept import PATIENT, kept
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_window
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_window
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, encode, plan_graph

@@ -7,10 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.oracles.execution import exact_plan
-from cocotb_tests.support.oracles.measured import measure
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_arranged
+from cocotb_tests.support.oracles.execution import exact_plan, measure
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_arranged
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS

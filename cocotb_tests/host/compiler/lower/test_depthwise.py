@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cocotb_tests.support.networks.mixed.configurations import CONFIGS
+from cocotb_tests.support.oracles.exactness import PATIENT
 from cocotb_tests.support.oracles.execution import exact_plan
-from cocotb_tests.support.oracles.kept import PATIENT
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig

@@ -7,8 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.plans import plan_of
+from cocotb_tests.support.quantised.graphs import GraphMaker, plan_of
 from lutterfly.golden.engines import decode
 from lutterfly.golden.machine import dma
 from lutterfly.golden.memories import LocalMemory

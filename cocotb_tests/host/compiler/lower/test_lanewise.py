@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.random_graphs import random_graph
+from cocotb_tests.support.quantised.graphs import GraphMaker, random_graph
 from lutterfly.golden.engines import ADD, MAXIMUM
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import PRESETS

@@ -11,8 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.families.builder import Net
-from cocotb_tests.support.networks.families.net_file import Form
+from cocotb_tests.support.networks.families.builder import Form, Net
 from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config import Config

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocotb_tests.support.networks.blocks.few_outputs import few_outputs
+from cocotb_tests.support.networks.blocks import few_outputs
 from cocotb_tests.support.networks.generated import Generated
-from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.exactness import PATIENT, assert_exact, assert_right, kept, needs_reference
 from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.oracles.kept import PATIENT, kept
 from cocotb_tests.support.quantised.few_outputs import (
     ARRAYS,
     array,

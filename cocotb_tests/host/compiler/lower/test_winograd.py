@@ -7,12 +7,20 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.oracles.execution import differing_bytes
-from cocotb_tests.support.oracles.measured import measure
-from cocotb_tests.support.quantised.few_outputs import array, computes, name_of, planned, without_zeros
+from cocotb_tests.support.oracles.execution import differing_bytes, measure
+from cocotb_tests.support.quantised.few_outputs import (
+    WINOGRAD_ARRAYS,
+    WINOGRAD_CORES,
+    array,
+    computes,
+    name_of,
+    planned,
+    three_taps,
+    with_winograd,
+    without_zeros,
+)
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.quantised.three_taps import ARRAYS, CORES, three_taps, with_winograd
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.engines import WINOGRAD
@@ -46,7 +54,7 @@ def of_plan(plan: Plan) -> list[WinogradOperation]:
 
 
 @pytest.mark.regress
-@pytest.mark.parametrize("config", ARRAYS, ids=name_of)
+@pytest.mark.parametrize("config", WINOGRAD_ARRAYS, ids=name_of)
 @pytest.mark.parametrize("seeds", [range(30), pytest.param(range(30, 1500), marks=pytest.mark.regress)], ids=str)
 def test_no_byte_differs(config: Config, seeds: range, always: None) -> None:
     along = set()
@@ -74,7 +82,7 @@ def test_no_byte_differs_in_parts(seeds: range, always: None) -> None:
 @pytest.mark.parametrize("kernel", [(1, 3), (3, 1)], ids=str)
 def test_words_with_a_weight_at_a_single_tap_are_read(kernel: tuple[int, int], always: None) -> None:
     """Blocks of channels with weights at the first tap alone, the second one and the third one, and one without any."""
-    config, lanes = ARRAYS[0], ARRAYS[0].array.lanes
+    config, lanes = WINOGRAD_ARRAYS[0], WINOGRAD_ARRAYS[0].array.lanes
     maker = GraphMaker((6, 6, 4 * lanes))
     graph = without_zeros(maker.finish(maker.convolution("x", 16, Window(kernel))))
     blocks = graph.layers[0].weights.reshape(16, 3, 4, lanes)
@@ -89,7 +97,7 @@ def test_words_with_a_weight_at_a_single_tap_are_read(kernel: tuple[int, int], a
 @pytest.mark.regress
 @pytest.mark.parametrize("spread_by", SpreadBy, ids=str)
 def test_no_byte_differs_on_several_cores(spread_by: SpreadBy, always: None) -> None:
-    config = dataclasses.replace(ARRAYS[2], cluster=ClusterConfig(2))
+    config = dataclasses.replace(WINOGRAD_ARRAYS[2], cluster=ClusterConfig(2))
     for seed in range(8):
         graph = three_taps(seed, config.array.columns)
         program = compile_graph(graph, config, spread_by=spread_by)
@@ -98,7 +106,7 @@ def test_no_byte_differs_on_several_cores(spread_by: SpreadBy, always: None) -> 
 
 def test_two_thirds_of_the_steps_are_left() -> None:
     """As in the blocks of MLPerf Tiny's image classification."""
-    maker, config = GraphMaker((8, 8, 16)), ARRAYS[0]
+    maker, config = GraphMaker((8, 8, 16)), WINOGRAD_ARRAYS[0]
     graph = maker.finish(maker.convolution("x", 16, SAME))
     (operation,), (direct,) = (
         planned(graph, one).operations for one in (config, dataclasses.replace(config, engines=_without(config)))
@@ -109,7 +117,7 @@ def test_two_thirds_of_the_steps_are_left() -> None:
     # What is left of a row takes a window more.
     assert operation.steps(8, 7, range(1)) == 12 * 32
     assert operation.connectivity.connections == direct.connectivity.connections
-    predictions = [plan_graph(graph, one).predictions[0] for one in (config, ARRAYS[2])]
+    predictions = [plan_graph(graph, one).predictions[0] for one in (config, WINOGRAD_ARRAYS[2])]
     assert {prediction.macs for prediction in predictions} == {8 * 8 * 9 * 16 * 16}
 
 
@@ -120,7 +128,7 @@ def _without(config: Config):
 @pytest.mark.parametrize(("size", "along"), [((8, 8), 1), ((8, 7), 0), ((7, 8), 1), ((1, 8), 1), ((8, 1), 0)], ids=str)
 def test_pairs_lie_along_the_even_side(size: tuple[int, int], along: int) -> None:
     maker = GraphMaker((*size, 16))
-    (operation,) = planned(maker.finish(maker.convolution("x", 16, SAME)), ARRAYS[0]).operations
+    (operation,) = planned(maker.finish(maker.convolution("x", 16, SAME)), WINOGRAD_ARRAYS[0]).operations
     assert isinstance(operation, WinogradOperation)
     assert operation.along == along
 
@@ -132,7 +140,7 @@ def test_pairs_lie_along_the_even_side(size: tuple[int, int], along: int) -> Non
 )
 def test_a_pixel_without_a_neighbour_is_no_pair(size: tuple[int, int], window: Window, always: None) -> None:
     maker = GraphMaker((*size, 32))
-    assert of_plan(planned(maker.finish(maker.convolution("x", 16, window)), ARRAYS[0])) == []
+    assert of_plan(planned(maker.finish(maker.convolution("x", 16, window)), WINOGRAD_ARRAYS[0])) == []
 
 
 @pytest.mark.parametrize(
@@ -151,7 +159,7 @@ def test_a_pixel_without_a_neighbour_is_no_pair(size: tuple[int, int], window: W
 def test_three_taps_side_by_side_are_taken(window: Window, is_taken: bool) -> None:
     # Of a single group the results would take as long as its steps.
     maker = GraphMaker((12, 12, 32 if 1 in window.kernel else 16))
-    (operation,) = planned(maker.finish(maker.convolution("x", 16, window)), ARRAYS[0]).operations
+    (operation,) = planned(maker.finish(maker.convolution("x", 16, window)), WINOGRAD_ARRAYS[0]).operations
     assert isinstance(operation, WinogradOperation) == is_taken
 
 
@@ -170,7 +178,7 @@ def test_totals_that_could_overflow_are_added_up_otherwise(monkeypatch: pytest.M
     most = int(np.abs(graph.layers[-1].weights.astype(int)).sum((1, 2, 3)).max()) * 128
     for limit, count in ((most, 1), (most - 1, 0)):
         monkeypatch.setattr(winograd.winograd, "MOST_TOTAL", limit)
-        assert len(of_plan(planned(graph, ARRAYS[0]))) == count
+        assert len(of_plan(planned(graph, WINOGRAD_ARRAYS[0]))) == count
 
 
 @pytest.mark.parametrize(
@@ -189,7 +197,7 @@ def test_there_is_room_for_lists_and_weights(memory: dict[str, int], count: int)
 @pytest.mark.regress
 def test_any_part_reads_and_writes_what_windows_of_single_pixels_do(always: None) -> None:
     """So no byte beside the output is written, and nothing is waited for that is not needed."""
-    rng, config, parts = np.random.default_rng(0), ARRAYS[2], 0
+    rng, config, parts = np.random.default_rng(0), WINOGRAD_ARRAYS[2], 0
     addresses = dict.fromkeys(memories(config), 0)
     for seed in range(40):
         graph = without_zeros(three_taps(seed, config.array.columns))
@@ -225,7 +233,7 @@ def test_inputs_without_a_connection_are_not_waited_for(always: None) -> None:
 @pytest.mark.regress
 def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -> None:
     """Else it could lie beyond the memory: so would the last input of a single output."""
-    config, single = ARRAYS[1], 0
+    config, single = WINOGRAD_ARRAYS[1], 0
     for seed in range(40):
         graph = without_zeros(three_taps(seed, config.array.columns))
         plan = planned(graph, config)
@@ -243,7 +251,7 @@ def test_no_word_begins_after_the_last_byte_that_a_command_needs(always: None) -
 
 
 @pytest.mark.regress
-@pytest.mark.parametrize("config", sweep(CORES, kept=CORES[1:]), ids=name_of)
+@pytest.mark.parametrize("config", sweep(WINOGRAD_CORES, kept=WINOGRAD_CORES[1:]), ids=name_of)
 @pytest.mark.parametrize("seeds", [range(12), pytest.param(range(12, 80), marks=pytest.mark.regress)], ids=str)
 def test_bytes_and_cycles_on_the_core(config: Config, seeds: range, always: None) -> None:
     count = 0

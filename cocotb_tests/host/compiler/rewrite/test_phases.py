@@ -7,8 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.oracles.execution import exact_plan
-from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.oracles.execution import exact_plan, measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph

@@ -7,7 +7,7 @@ import pytest
 
 from cocotb_tests.support.oracles.execution import differing_bytes
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.sweeps import sweep
+from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.machine.machine import ORDERS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cocotb_tests.support.oracles.execution import ORDERS, differing_bytes, exact_plan
-from cocotb_tests.support.oracles.measured import measure
+from cocotb_tests.support.oracles.execution import ORDERS, differing_bytes, exact_plan, measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_graph, plan_graph

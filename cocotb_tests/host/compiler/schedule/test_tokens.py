@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from cocotb_tests.support.quantised.plans import plan_of
+from cocotb_tests.support.quantised.graphs import plan_of
 from lutterfly.golden.engines import BINARY_MAXIMUM, MAXIMUM, find_engine
 from lutterfly.golden.isa import Barrier, Load, Store
 from lutterfly.golden.memories import LocalMemory

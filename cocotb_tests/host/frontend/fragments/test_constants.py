@@ -9,8 +9,7 @@ import pytest
 
 from cocotb_tests.support.networks.generated import FORMS, TINY, Maker
 from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exact
-from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
-from cocotb_tests.support.oracles.kinds import layer_types
+from cocotb_tests.support.oracles.exactness import assert_right, layer_types, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Add, ElementwiseMaximum, ElementwiseProduct

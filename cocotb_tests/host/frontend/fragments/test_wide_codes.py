@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 from cocotb_tests.support.networks.generated import TINY, Maker
-from cocotb_tests.support.networks.wide_codes import WIDE, convolved, main_name, repeated, widened
+from cocotb_tests.support.networks.small_models import WIDE, convolved, node_name, repeated, widened
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
@@ -56,7 +56,7 @@ def refusal(made: Maker, outputs: list[str] | None = None) -> str:
 @pytest.mark.parametrize("operators", ["", "Relu", "HardSwish", "Tanh HardSwish Sigmoid", "Clip Elu"])
 def test_a_chain_is_one_table(operators: str, form: str, dtype: type, unsigned: bool):
     opset, domain = FORMS[form]
-    made = convolved(unsigned)
+    made = convolved(unsigned=unsigned)
     tensor = widened(made, made.dequantised(), dtype, domain=domain)
     for at, operator in enumerate(operators.split()):
         tensor = widened(made, made.pointwise(tensor, operator), dtype, 0.00007, 400 * at, domain=domain)
@@ -125,8 +125,8 @@ def test_a_tensor_with_readers_that_are_quantised_apart():
         outputs.append(made.tensor)
     graph = exact(made, outputs)
     assert sorted(layer.name for layer in graph.layers if isinstance(layer, Pointwise)) == [
-        main_name(made, "Sigmoid"),
-        main_name(made, "Tanh"),
+        node_name(made, "Sigmoid"),
+        node_name(made, "Tanh"),
     ]
 
 
@@ -254,7 +254,7 @@ def test_an_input_of_16_bits_is_the_hosts():
 
 
 def wide_name(made: Maker, at: int) -> str:
-    return main_name(made, "QuantizeLinear", at) + "_out"
+    return node_name(made, "QuantizeLinear", at) + "_out"
 
 
 @pytest.mark.parametrize("operator", ["Conv", "MatMul", "Gemm"])
@@ -268,7 +268,7 @@ def test_a_product_that_reads_16_bits(operator: str):
     else:
         made.tensor = made.node("Flatten", [tensor])
         made.product(operator, (64, 5), 1, (1, 5))
-    node = next(node for node in made.nodes if node.name == main_name(made, operator))
+    node = next(node for node in made.nodes if node.name == node_name(made, operator))
     removed = next(other for other in made.nodes if node.input[0] in other.output)
     made.nodes.remove(removed)
     node.input[0] = removed.input[0]
@@ -281,7 +281,7 @@ def test_a_product_that_reads_16_bits(operator: str):
 @pytest.mark.parametrize("between", ["", "Relu", "Identity", "Flatten"])
 def test_a_product_that_makes_16_bits(between: str):
     made = convolved()
-    product = main_name(made, "Conv")
+    product = node_name(made, "Conv")
     result = made.nodes.pop().input[0]
     tensor = widened(made, made.node(between, [result]) if between else result, np.uint16)
     wide = wide_name(made, -1)
@@ -313,7 +313,7 @@ def test_nothing_but_16_bits():
     with pytest.raises(ModelError) as caught:
         import_model(made.serialise(input_type=np.int16, opset=21), "net.onnx")
     assert str(caught.value) == (
-        f"net.onnx: no layer can run on the accelerator (Tanh '{main_name(made, 'Tanh')}': 'x' is of 16 bits); it "
+        f"net.onnx: no layer can run on the accelerator (Tanh '{node_name(made, 'Tanh')}': 'x' is of 16 bits); it "
         "needs a quantised convolution, matrix product or pointwise operator between tensors of 8 bits, which the "
         f"int16 tensor 'x' is not; {NARROW}"
     )
@@ -326,8 +326,8 @@ def test_a_product_in_float_after_16_bits_for_another_reason():
     bias = [name for name in made.constants if name.startswith("bs")][-1]
     made.constants[bias] = made.value(bias) * np.float32(1.7)
     assert refusal(made) == (
-        f"net.onnx: ONNX Runtime computes Conv '{main_name(made, 'Conv')}' in float, because the bias "
-        f"'{main_name(made, 'DequantizeLinear')}_out' of channel 0 is no whole multiple of input scale times weight "
+        f"net.onnx: ONNX Runtime computes Conv '{node_name(made, 'Conv')}' in float, because the bias "
+        f"'{node_name(made, 'DequantizeLinear')}_out' of channel 0 is no whole multiple of input scale times weight "
         "scale; use a bias quantised with that scale (Brevitas: bias_quant=Int32Bias)"
     )
 
@@ -337,7 +337,7 @@ def test_a_sum_of_16_bits(reshaped: bool):
     made = convolved()
     first, before = made.tensor, widened(made, made.dequantised())
     made.product("Conv", (4, 4, 1, 1), 0, made.shape)
-    second, product = made.tensor, main_name(made, "Conv")
+    second, product = made.tensor, node_name(made, "Conv")
     tensor = made.node("Add", [before, widened(made, made.dequantised())])
     total, wide = made.nodes[-1].name, wide_name(made, -1)
     shape = (1, 64, 1, 1) if reshaped else made.shape
@@ -345,7 +345,7 @@ def test_a_sum_of_16_bits(reshaped: bool):
         tensor = made.node("Reshape", [tensor, made.constant("shape", np.array([-1, *shape[1:]]))])
     finish(made, widened(made, tensor), shape=shape)
     assert refusal(made) == (
-        f"net.onnx: Add '{total}' between Conv '{product}' and Conv '{main_name(made, 'Conv')}' is not supported: it "
+        f"net.onnx: Add '{total}' between Conv '{product}' and Conv '{node_name(made, 'Conv')}' is not supported: it "
         f"combines 2 activations ('{second}', '{first}'), and ONNX Runtime computes with the int16 tensor '{wide}' in "
         f"float; {REMEDY}"
     )
@@ -353,12 +353,12 @@ def test_a_sum_of_16_bits(reshaped: bool):
 
 def test_an_average_of_16_bits():
     made = convolved()
-    product = main_name(made, "Conv")
+    product = node_name(made, "Conv")
     tensor = made.node("GlobalAveragePool", [widened(made, made.dequantised())])
     wide, average = wide_name(made, -1), made.nodes[-1].name
     finish(made, tensor, shape=(1, 4, 1, 1))
     assert refusal(made) == (
-        f"net.onnx: GlobalAveragePool '{average}' between Conv '{product}' and Conv '{main_name(made, 'Conv')}' is not "
+        f"net.onnx: GlobalAveragePool '{average}' between Conv '{product}' and Conv '{node_name(made, 'Conv')}' is not "
         f"supported: ONNX Runtime averages the int16 tensor '{wide}' in float; {REMEDY}"
     )
 

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocotb_tests.support.networks.binaries import BinaryNetwork, random_layer
-from cocotb_tests.support.networks.binary_networks import binary_network
+from cocotb_tests.support.networks.binary_networks import BinaryNetwork, binary_network, random_layer
 from cocotb_tests.support.networks.bodies import (
     Change,
     assert_refused,
@@ -28,8 +27,7 @@ from cocotb_tests.support.networks.bodies import (
     shuffle,
     value,
 )
-from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
-from cocotb_tests.support.oracles.kinds import described_kinds
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, described_kinds, needs_reference
 from lutterfly.host.frontend import ModelError, import_model
 from lutterfly.host.frontend.functions import binary_body
 from lutterfly.host.frontend.functions.binary_body import read_body

@@ -15,14 +15,13 @@ from onnx import helper, numpy_helper
 from cocotb_tests.support.networks.bodies import Change, at, attribute, extra, node, operator, reads, shuffle, value
 from cocotb_tests.support.networks.butterflies import (
     Network,
+    fast_network,
     patterns,
     random_finish,
     random_stages,
     with_fast_pointwise,
 )
-from cocotb_tests.support.networks.fast_networks import fast_network
-from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
-from cocotb_tests.support.oracles.kinds import described_kinds
+from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, described_kinds, needs_reference
 from lutterfly.examples import digits, write_fpc
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
 from lutterfly.host.frontend import ModelError, import_model

@@ -10,9 +10,8 @@ import onnx
 import pytest
 from onnx import helper
 
-from cocotb_tests.support.networks.matrix_graphs import Matrices
-from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, needs_reference
-from cocotb_tests.support.oracles.kinds import layer_types
+from cocotb_tests.support.networks.small_models import Matrices
+from cocotb_tests.support.oracles.exactness import assert_exact, assert_right, layer_types, needs_reference
 from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS

@@ -7,8 +7,7 @@ import pytest
 
 from cocotb_tests.support.networks.generated import TINY, Maker
 from cocotb_tests.support.oracles.exactness import assert_exact_on_codes as exact
-from cocotb_tests.support.oracles.exactness import needs_reference
-from cocotb_tests.support.oracles.kinds import layer_types
+from cocotb_tests.support.oracles.exactness import layer_types, needs_reference
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.graph import Add, Arrange, Convolution, ElementwiseMaximum, Pointwise
 

@@ -17,8 +17,7 @@ from cocotb_tests.support.networks.qonnx_networks import (
     executed_by_qonnx,
     random_feeds,
 )
-from cocotb_tests.support.oracles.exactness import assert_right, needs_reference
-from cocotb_tests.support.oracles.kinds import layer_names
+from cocotb_tests.support.oracles.exactness import assert_right, layer_names, needs_reference
 from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS

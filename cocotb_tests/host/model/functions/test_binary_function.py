@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cocotb_tests.support.networks.binaries import BinaryNetwork, random_layer
+from cocotb_tests.support.networks.binary_networks import BinaryNetwork, random_layer
 from lutterfly.golden.numerics.binary import signs
 from lutterfly.host.graph import BinaryConvolution, CodeFinish, Tensor, Window
 from lutterfly.host.model.functions.binary_function import add_function, make_call, make_function

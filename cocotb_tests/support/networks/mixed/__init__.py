@@ -11,7 +11,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cocotb_tests.support.networks.families.scope import Scope
+from cocotb_tests.support.networks.families.builder import Scope
+from cocotb_tests.support.networks.mixed.writer import (
+    ArrangedNet,
+    MixedNet,
+    MixingNet,
+    MovedNet,
+    MultipliedNet,
+    WideNet,
+)
 from lutterfly.golden.config import Config
 from lutterfly.golden.program.program import Program
 from lutterfly.host.compiler import batched, compile_graph
@@ -20,13 +28,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
 
 from . import graphs
-from .arranged import ArrangedNet
 from .configurations import CONFIGS, DRAWN, ODD, config_of, spread_by_of
-from .mixing import MixingNet
-from .moved import MovedNet
-from .multiplied import MultipliedNet
-from .net import MixedNet
-from .wide import WideNet
 
 __all__ = [
     "CONFIGS",

@@ -8,7 +8,7 @@ import functools
 
 import numpy as np
 
-from cocotb_tests.support.quantised.fpc_configs import DRAWN_CONFIGS, FPC_CONFIGS
+from cocotb_tests.support.networks.butterflies import DRAWN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, ClusterConfig, MemoryConfig
 from lutterfly.golden.engines import (

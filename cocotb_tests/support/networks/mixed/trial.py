@@ -1,13 +1,25 @@
-"""Tries mixed networks: every tensor compared on golden functions, golden machine and simulated core."""
+r"""Tries mixed networks: every tensor compared on golden functions, golden machine and simulated core.
+
+    .venv/bin/python -m cocotb_tests.support.networks.mixed.trial --configs tiny,least \
+        --first 0 --last 999 [--results FILE]
+
+tries many, and says what became of them. Results are appended to a file of JSON lines, one for each network; what
+stands there is not tried again.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import re
 import time
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS, DRAWN
+from cocotb_tests.support.networks.mixed.features import Meetings
 from lutterfly.host.driver.driver import AcceleratorError
 from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.verify import verify
@@ -123,3 +135,41 @@ def summary(trials: Iterable[Trial]) -> str:
         f"{trial.text}: {trial.problem or '; '.join(trial.late)}" for trial in tried if trial.problem or trial.late
     ]
     return "\n".join(lines + wrong)
+
+
+def main() -> None:
+    """Try the networks that have no result yet, and print the sums."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--configs",
+        default="tiny",
+        help=f"names, with commas: {', '.join(CONFIGS)}, {DRAWN}0 ..., tiny:2:layer, tiny:4:sample:own ...; or all",
+    )
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--last", type=int, default=99, help="the last seed, which is tried too")
+    parser.add_argument("--results", type=Path, default=Path("mixed.jsonl"))
+    parser.add_argument("--summary", action="store_true", help="try nothing")
+    options = parser.parse_args()
+    names = [*CONFIGS] if options.configs == "all" else options.configs.split(",")
+    wanted = {(seed, name) for name in names for seed in range(options.first, options.last + 1)}
+    known: dict[tuple[int, str], Trial] = {}
+    if options.results.exists():
+        for line in options.results.read_text().splitlines():
+            trial = Trial(**json.loads(line))
+            known[trial.seed, trial.config_name] = trial
+    for key in sorted(wanted - known.keys()) if not options.summary else ():
+        known[key] = trial = attempt(*key)
+        with options.results.open("a") as file:
+            file.write(json.dumps(asdict(trial)) + "\n")
+        if trial.refused or trial.problem or trial.late:
+            print(f"{trial.text}: {trial.refused or trial.problem or '; '.join(trial.late)}", flush=True)
+    tried = [known[key] for key in sorted(wanted & known.keys())]
+    print(summary(tried))
+    meetings = Meetings()
+    for trial in tried:
+        meetings.sample(trial.features)
+    print("pairs of features that no network has:", "; ".join(meetings.holes()) or "none")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Networks as PyTorch exports them."""
