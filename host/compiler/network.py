@@ -143,7 +143,8 @@ class Network:
     @classmethod
     def of(cls, before: Network, **decided: Any) -> Self:
         """Return a plan in this state: all fields of an earlier state, and those that have been decided since."""
-        return cls(**{field.name: getattr(before, field.name) for field in dataclasses.fields(before)} | decided)
+        names = [field.name for field in dataclasses.fields(cls) if hasattr(before, field.name)]
+        return cls(**{name: getattr(before, name) for name in names} | decided)
 
     def consumers(self, tensor: str) -> list[tuple[int, Layer]]:
         """Return the layers that read ``tensor``, with their indices."""

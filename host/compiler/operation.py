@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import cast
+from typing import Any, Self, cast
 
 import numpy as np
 
@@ -90,13 +90,13 @@ class Cut:
     buffers: int
 
 
-# Commands: what the core is told, before it is encoded.
+# Commands: what the core executes, before it is encoded.
 
 
 class _Runs:
     """Addresses of a command, kept as runs of neighbouring ones: a network's commands touch hundreds of millions.
 
-    The first address of each run and its length are stored, int32[2, runs]; they are read and set as int64[...], in
+    The first address of each run and its length are stored, int32[2, runs]; they are read and given as int64[...], in
     their order and as often as they are there.
     """
 
@@ -115,32 +115,24 @@ class _Runs:
         numbers = NO_ADDRESSES if isinstance(addresses, _Runs) else addresses
         begin = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
         length = np.diff(np.append(begin, len(numbers)))
-        setattr(command, self._name, np.array([numbers[begin], length], np.int32))
+        vars(command)[self._name] = np.array([numbers[begin], length], np.int32)
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class Command:
-    """One command of the body, before it is encoded.
+    """One command of the body, as an operation or a transfer makes it.
 
     Attributes
     ----------
     fields : CommandFields
-        Its own: what it waits for and signals stands beside them until it is encoded.
+        Its own: its tokens stand beside them until it is encoded.
     layer : int or None
-        The layer that it belongs to: that it computes, that reads what it loads, that has computed what it stores.
+        The layer that it belongs to: it computes the layer, loads its inputs, or stores its results.
     reads, writes : int64[...]
         Bytes of the feature memory whose contents matter to the command, and those that it changes; further numbers
-        stand for what is loaded into the memories for constants in every inference, see :mod:`.units`.
+        stand for constants that are loaded in every inference, see :func:`.storage.unit_numbers`.
     follows : Command or None
         An earlier command of the other queue that must be complete for another reason than these bytes.
-    after : bool
-    waits_for : int or None
-        Index of the latest command of the other queue that must be complete, where no earlier wait says so already.
-    signal : int
-        Commands of the other queue that wait for this one.
-    begin, end : int
-        Predicted: the cycle in which a unit gets a command of the DMA queue or in which a COMPUTE issues its first
-        step, and that of its completion.
     """
 
     fields: CommandFields
@@ -148,29 +140,74 @@ class Command:
     reads: Addresses = field(default=cast(Addresses, _Runs()), repr=False)
     writes: Addresses = field(default=cast(Addresses, _Runs()), repr=False)
     follows: Command | None = field(default=None, repr=False)
-    after: bool = False
-    waits_for: int | None = None
-    signal: int = 0
-    begin: int = 0
-    end: int = 0
+
+    @classmethod
+    def of(cls, command: Command, **decided: Any) -> Self:
+        """Make a command of this class from another one, and from what has been decided since.
+
+        They share their runs of addresses, which ``dataclasses.replace`` would spell out.
+        """
+        made = object.__new__(cls)
+        vars(made).update(vars(command))
+        for name, value in decided.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    def with_fields(self, **values: int) -> Self:
+        """Return the same command with other values in some of its fields."""
+        return self.of(self, fields=dataclasses.replace(self.fields, **values))
 
     @property
     def opcode(self) -> Opcode:
-        """What it is told to do."""
+        """The kind of command."""
         return self.fields.opcode
 
     @property
     def queue(self) -> Queue:
-        """Which one executes it."""
+        """The queue that executes it."""
         return Queue.COMPUTE if self.opcode is Opcode.COMPUTE else Queue.DMA
 
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class SyncedCommand(Command):
+    """A command of which is known what it waits for.
+
+    Attributes
+    ----------
+    after : bool
+        Whether it begins only when every earlier command of its queue has completed.
+    waits_for : int or None
+        Index of the latest command of the other queue that must be complete, where no earlier wait says so already.
+    signal : int
+        Commands of the other queue that wait for this one.
+    """
+
+    after: bool
+    waits_for: int | None
+    signal: int
+
     def encode(self) -> bytes:
-        """The 64 bytes of the command."""
+        """Return the 64 bytes of the command."""
         engine = self.fields.engine if isinstance(self.fields, Compute) else 0
         whole = dataclasses.replace(
             self.fields, after=int(self.after), wait=int(self.waits_for is not None), signal=self.signal
         )
         return format_of(self.opcode, engine).encode(**whole)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TimedCommand(SyncedCommand):
+    """A command with its predicted cycles.
+
+    Attributes
+    ----------
+    begin, end : int
+        The cycle in which a unit gets a command of the DMA queue or in which a COMPUTE issues its first step, and that
+        of its completion.
+    """
+
+    begin: int
+    end: int
 
 
 # Constants: what an operation needs in a memory.

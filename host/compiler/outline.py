@@ -23,7 +23,7 @@ from ..graph.evaluate import describe
 from ..program import bus_beats, bus_bytes
 from .layout.constants import segment_of
 from .network import Network
-from .operation import Command, Constant, Job, Stored
+from .operation import Command, Constant, Job, Stored, SyncedCommand, TimedCommand
 from .plan import Divided, Loaded, Placed, Plan, Scheduled, Spread
 from .storage import Residence, unit_bytes
 
@@ -87,7 +87,7 @@ def layer_outlines(plan: Scheduled, issues: Sequence[tuple[int, int]]) -> tuple[
     for number, command in enumerate(plan.queue(Queue.COMPUTE)):
         assert command.layer is not None, "every COMPUTE is of a layer"
         indices[command.layer].append(number)
-    of_layer: list[list[Command]] = [[] for _ in plan.graph.layers]
+    of_layer: list[list[SyncedCommand]] = [[] for _ in plan.graph.layers]
     for command in plan.commands:
         if command.layer is not None:
             of_layer[command.layer].append(command)
@@ -205,7 +205,7 @@ def _owners(plan: Scheduled) -> dict[Command, int]:
     A command that writes serves the first residence that is still needed; one that stores serves the last that has
     begun. Both walks follow the order of the residences, so that each of them is taken once.
     """
-    position = {command: number for number, command in enumerate(plan.commands)}
+    position: dict[Command, int] = {command: number for number, command in enumerate(plan.commands)}
     moving = [(command, address) for command in plan.commands if (address := _address(command)) is not None]
     owners: dict[Command, int] = {}
 
@@ -299,7 +299,7 @@ def _spilled_bytes(plan: Plan) -> int:
     return sum(plan.graph.tensors[name].size_bytes for name in names)
 
 
-def _queue(commands: list[Command]) -> QueueOutline:
+def _queue(commands: Sequence[TimedCommand]) -> QueueOutline:
     return QueueOutline(
         layers=tuple(_index(command.layer) for command in commands),
         waits_for=tuple(_index(command.waits_for) for command in commands),

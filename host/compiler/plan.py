@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from ...golden.config import Config
 from ...golden.memories import LocalMemory
@@ -16,7 +17,7 @@ from ...golden.program.outline import LayerOutline, Tried
 from ...golden.units import Queue
 from ..graph import Graph
 from .network import Network, Span
-from .operation import Command, Cut, Job, Operation
+from .operation import Command, Cut, Job, Operation, SyncedCommand, TimedCommand
 from .storage import Arrival, Residence, Segment, Storage
 
 
@@ -150,35 +151,56 @@ class Computing(Loaded):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Scheduled(Computing):
-    """The state in which all commands are known.
+class Ordered(Computing):
+    """A network with all of its commands.
 
     Attributes
     ----------
     commands : tuple of Command
-        Commands of both queues, in an order in which they could run one by one.
+        The commands of both queues, in an order in which they could run one by one; from :class:`Scheduled` on with
+        their tokens, from :class:`Plan` on with their cycles as well, and so are ``computes``.
     """
 
     commands: tuple[Command, ...]
 
-    def queue(self, queue: Queue) -> list[Command]:
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scheduled(Ordered):
+    """A network of which is known what each command waits for."""
+
+    commands: tuple[SyncedCommand, ...]
+
+    @classmethod
+    def of_commands(cls, before: Ordered, commands: Sequence[Command], **decided: Any) -> Self:
+        """Make a plan in this state, with these commands in place of those before, in the same order."""
+        made = dict(zip(before.commands, commands, strict=True))
+        computes = tuple([made[command] for command in of_job] for of_job in before.computes)
+        return cls.of(before, commands=tuple(commands), computes=computes, **decided)
+
+    def queue(self, queue: Queue) -> Sequence[SyncedCommand]:
         """Return the commands of one queue."""
         return [command for command in self.commands if command.queue is queue]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Plan(Scheduled):
-    """All decisions for a core, with predicted cycles.
+    """All that is decided for a core, and its predicted cycles.
 
     Attributes
     ----------
     predictions : tuple of LayerOutline
+        The layers.
     predicted_cycles : int
-        Cycles until the core is done.
+        The cycles until the core is done.
     """
 
+    commands: tuple[TimedCommand, ...]
     predictions: tuple[LayerOutline, ...]
     predicted_cycles: int
+
+    def queue(self, queue: Queue) -> Sequence[TimedCommand]:
+        """Return the commands of one queue."""
+        return [command for command in self.commands if command.queue is queue]
 
     def with_model_words(self, words: Mapping[str, int]) -> Plan:
         """Return the plan with the words of layers, by their names, in the model's order of channels, for the report.

@@ -6,7 +6,6 @@ own, later than the array does.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -121,7 +120,10 @@ class FirstElementOperation(LanewiseOperation):
     def lower(self, job: Job) -> list[Command]:
         """The same commands for another engine, and with weights."""
         own = {"engine": WEIGHTED, "weight": job.addresses[LocalMemory.WEIGHT]}
-        return [dataclasses.replace(command, fields=command.fields | own) for command in super().lower(job)]
+        return [
+            Command.of(command, fields=WEIGHTED.format.kind(**{**command.fields, **own}))
+            for command in super().lower(job)
+        ]
 
 
 LOWERING = Lowering({FirstElement: FirstElementOperation}, (WEIGHTED,), reads_border=False)

@@ -7,7 +7,6 @@ requantiser, and a whole finish.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -200,7 +199,8 @@ class MinimumOperation(LanewiseOperation):
 
     def lower(self, job: Job) -> list[Command]:
         """The same commands for another engine."""
-        return [dataclasses.replace(one, fields=one.fields | self.own) for one in super().lower(job)]
+        kind = MINIMUM.format.kind
+        return [Command.of(one, fields=kind(**{**one.fields, **self.own})) for one in super().lower(job)]
 
 
 LOWERING = Lowering({MinPool: MinimumOperation}, (MINIMUM,), reads_border=False)

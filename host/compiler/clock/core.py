@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ....golden.config import Config
@@ -24,7 +24,7 @@ from ....golden.timing.latencies import (
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.timing.write_back import lead
 from ....golden.units import Queue
-from ..operation import Command
+from ..operation import SyncedCommand
 from .buses import Agenda, Barriers, Events, Port, Process, Reads, Rounds, Run, Signal, Wait
 from .dma import LoadClock, Send, StoreClock
 
@@ -351,7 +351,7 @@ class ComputeClock:
     hidden: int = 0
     before: Compute | None = None
 
-    def run(self, command: Command, accepted: int) -> None:
+    def run(self, command: SyncedCommand, accepted: int) -> None:
         """Run the next command, which the unit has accepted at ``accepted``."""
         fields, config = command.fields, self.config
         assert isinstance(fields, Compute), "what the unit runs"
@@ -392,7 +392,6 @@ class ComputeClock:
         # The walker is ahead of the issue by at most the registers between them, the gate's own included.
         self.walked = max(taken + issue_steps(fields), self.latest[0] if len(self.latest) == STEPS_AHEAD else 0)
         self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
-        command.begin, command.end = first, self.completed.last
 
 
 @dataclass(frozen=True)
@@ -421,17 +420,19 @@ class Queues:
     ----------
     config : Config
     number : int
-        Number of the core.
-    commands : sequence of Command
-        Commands of both queues, in an order in which they could run one by one.
+        Of the core.
+    commands : sequence of SyncedCommand
+        The commands of both queues, in an order in which they could run one by one.
     around : Surroundings
     last : Queue
         The queue whose commands the run before this one fetched last.
     """
 
-    def __init__(self, config: Config, number: int, commands: Sequence[Command], around: Surroundings, *, last: Queue):
+    def __init__(
+        self, config: Config, number: int, commands: Sequence[SyncedCommand], around: Surroundings, *, last: Queue
+    ):
         self.config, self.number = config, number
-        self.commands: dict[Queue, list[Command]] = {queue: [] for queue in Queue}
+        self.commands: dict[Queue, list[SyncedCommand]] = {queue: [] for queue in Queue}
         for command in commands:
             self.commands[command.queue].append(command)
         counts = {queue: len(own) + 1 for queue, own in self.commands.items()}
@@ -441,6 +442,8 @@ class Queues:
         self.compute = ComputeClock(config, self.done[Queue.COMPUTE])
         self.load = LoadClock(self.agenda, config, around.bus, self.compute.writes, self.done[Queue.DMA])
         self.store = StoreClock(self.agenda, config, self.compute.reads, self.done[Queue.DMA], around.send)
+        #: When the units have got the commands of the DMA queue; when both queues have ended.
+        self.given = array("q")
         self.ends: list[int] = []
 
     def start(self) -> None:
@@ -456,6 +459,13 @@ class Queues:
         """The time at which the last command has completed."""
         assert len(self.ends) == len(Queue), f"core {self.number} waits for ever"
         return max(self.ends)
+
+    @property
+    def times(self) -> Mapping[Queue, Iterable[tuple[int, int]]]:
+        """When each command of a queue begins and completes."""
+        first_issues = (first for first, _ in self.compute.issues)
+        begins = {Queue.DMA: iter(self.given), Queue.COMPUTE: first_issues}
+        return {queue: zip(begins[queue], self.done[queue].times, strict=True) for queue in Queue}
 
     def _run_compute(self) -> Process:
         unit, before = self.compute, OVERHEADS.start
@@ -488,13 +498,12 @@ class Queues:
             before = max(before + command_cycles(self.config), allowed, arrival)
             if not self.agenda.is_next(before):
                 yield before
+            self.given.append(before)
             if unit is not None:
                 unit.accept(command, before)
                 continue
             assert isinstance(command.fields, Barrier), "what no unit executes"
-            command.begin = before
-            command.end = yield from self.barriers.meet(self.number, command.fields.group, before)
-            self.done[Queue.DMA].add(command.end)
+            self.done[Queue.DMA].add((yield from self.barriers.meet(self.number, command.fields.group, before)))
         yield from self._end(Queue.DMA, before)
 
     def _end(self, queue: Queue, before: int) -> Process:

@@ -9,6 +9,7 @@ from functools import partial
 from ....golden.timing.latencies import commands_at_once
 from ....golden.timing.overheads import OVERHEADS
 from ....golden.units import Queue
+from ..operation import TimedCommand
 from ..outline import layer_outlines
 from ..plan import Loaded, Plan, Scheduled
 from .buses import Agenda, Barriers, ReadBus, ReadMemory, SharedReads, SharedWrites, Turns
@@ -28,13 +29,21 @@ def predict_together(plans: Sequence[Scheduled]) -> tuple[Plan, ...]:
     if served != first:
         # Arbiters keep their state from run to run.
         cores, _ = _run(plans, served)
-    return tuple(
-        Plan.of(
-            plan,
-            predictions=layer_outlines(plan, core.compute.issues),
-            predicted_cycles=core.end + OVERHEADS.finish,
-        )
-        for plan, core in zip(plans, cores, strict=True)
+    return tuple(_timed(plan, core) for plan, core in zip(plans, cores, strict=True))
+
+
+def _timed(plan: Scheduled, core: Queues) -> Plan:
+    """Add the cycles of a core that has run to its plan."""
+    times = {queue: iter(of_queue) for queue, of_queue in core.times.items()}
+    commands = list[TimedCommand]()
+    for command in plan.commands:
+        begin, end = next(times[command.queue])
+        commands.append(TimedCommand.of(command, begin=begin, end=end))
+    return Plan.of_commands(
+        plan,
+        commands,
+        predictions=layer_outlines(plan, core.compute.issues),
+        predicted_cycles=core.end + OVERHEADS.finish,
     )
 
 

@@ -62,10 +62,10 @@ class StoreClock:
         #: Times at which each row is walked, and at which each burst is found, begun, read to its last beat, begun at
         #: the pins behind an arbiter, and answered.
         self.walked, self.found, self.begun, self.read, self.sent, self.answered = (Events(agenda) for _ in range(6))
-        #: Number of beats of each burst that is found, and of all before it; the command that ends with a burst.
+        #: Beats of each burst that is found; beats of all before it; the last burst of each command.
         self.bursts, self.firsts = array("q"), array("q")
-        self.ends: dict[int, tuple[Command, int]] = {}
-        #: Number of beats that have been read.
+        self.ends: deque[int] = deque()
+        #: Beats that are read.
         self.beats = 0
 
     def start(self) -> None:
@@ -105,7 +105,7 @@ class StoreClock:
                 for number, count in enumerate(sizes):
                     now = max(now, (yield from self.begun.of(len(self.bursts) - 2))) + 1
                     if last and number == len(sizes) - 1:
-                        self.ends[len(self.bursts)] = command, begin
+                        self.ends.append(len(self.bursts))
                     self.bursts.append(count)
                     self.firsts.append(beats)
                     beats += count
@@ -152,18 +152,16 @@ class StoreClock:
         """Send the bursts that have been read, and complete commands whose last burst is answered."""
         for number in itertools.count():
             last = (yield from self.read.of(number)) + OVERHEADS.store_beat
-            beats, ends = self.bursts[number], self.ends.pop(number, None)
+            beats = self.bursts[number]
             if self.send is None:
                 answered = last + OVERHEADS.write_latency
             else:
                 begin, answered = yield from self.send(last, beats)
                 self.sent.add(begin)
             self.answered.add(answered)
-            if ends is not None:
-                command, begun = ends
-                command.begin = begun
-                command.end = max(answered + OVERHEADS.store_finish, self.completed.last + 1)
-                self.completed.add(command.end)
+            if self.ends and self.ends[0] == number:
+                self.ends.popleft()
+                self.completed.add(max(answered + OVERHEADS.store_finish, self.completed.last + 1))
 
 
 # A LOAD is written in chunks, which beats of the bus bring.
@@ -297,8 +295,7 @@ class WriteClock:
             else:
                 assert isinstance(command.fields, Load), "what the unit executes"
                 end = yield from self._load(command.fields, begin)
-            command.begin, command.end = begin, max(end + OVERHEADS.write_finish, self.completed.last + 1)
-            self.completed.add(command.end)
+            self.completed.add(max(end + OVERHEADS.write_finish, self.completed.last + 1))
 
     def _load(self, fields: Load, begin: int) -> Generator[Wait, None, int]:
         prepared = begin + OVERHEADS.load - 2 + fields.row_pieces.bit_length()

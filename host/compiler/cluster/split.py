@@ -12,7 +12,7 @@ from ....golden.isa import Load, Store
 from ....golden.memories import LocalMemory
 from ...graph import Graph, Layer, Tensor, ViewPlace, Views, own_name
 from ..network import Excerpt, Exchange, Region
-from ..operation import Command
+from ..operation import SyncedCommand
 from ..plan import Plan, Scheduled
 
 
@@ -288,9 +288,9 @@ def _moved(plan: Plan, number: int, cores: int) -> Scheduled:
     """Return the plan of one of the cores: the arena holds the tensors of all cores, and then the streamed
     constants."""
     tensors, streamed = number * plan.external_bytes, (cores - 1) * plan.external_bytes
-    moved = {command: _copy(command, tensors, streamed, plan.external_bytes) for command in plan.commands}
-    return dataclasses.replace(
+    return Scheduled.of_commands(
         plan,
+        [_moved_command(command, tensors, streamed, plan.external_bytes) for command in plan.commands],
         external={name: address + tensors for name, address in plan.external.items()},
         external_bytes=cores * plan.external_bytes,
         streamed_address=plan.streamed_address + streamed,
@@ -298,17 +298,14 @@ def _moved(plan: Plan, number: int, cores: int) -> Scheduled:
             dataclasses.replace(arrival, external=arrival.external + (tensors if arrival.tensor else streamed))
             for arrival in plan.arrivals
         ),
-        computes=tuple([moved[command] for command in of_job] for of_job in plan.computes),
-        commands=tuple(moved.values()),
     )
 
 
-def _copy(command: Command, tensors: int, streamed: int, external_bytes: int) -> Command:
+def _moved_command(command: SyncedCommand, tensors: int, streamed: int, external_bytes: int) -> SyncedCommand:
     fields = command.fields
     if not isinstance(fields, Load | Store):
-        return dataclasses.replace(command)
+        return command
     is_tensor = fields.external < external_bytes
     moves_tensors = isinstance(fields, Store) or fields.memory == LocalMemory.FEATURE
     assert is_tensor or not moves_tensors, "a tensor among the constants of the arena"
-    moved = dataclasses.replace(fields, external=fields.external + (tensors if is_tensor else streamed))
-    return dataclasses.replace(command, fields=moved)
+    return command.with_fields(external=fields.external + (tensors if is_tensor else streamed))

@@ -135,8 +135,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
                 first * (len(self.classes) - 1) + number if self.is_tile_major else number * self.tiles + tiles.start
             )
             parameter = command.fields["parameter"] + ahead * groups
-            command.fields = dataclasses.replace(command.fields, parameter=parameter)
-            commands.append(command)
+            commands.append(command.with_fields(parameter=parameter))
         return commands
 
 

@@ -394,10 +394,8 @@ class BorderedAverage(Operation):
         for part in border_classes(self.layer.window, self.input_size, job.rows, job.columns):
             place = self.counts.index(len(part.kernel_rows) * len(part.kernel_columns))
             of_class = self.whole.lower(dataclasses.replace(job, rows=part.rows, columns=part.columns))
-            for command in of_class:
-                parameter = job.addresses[LocalMemory.PARAMETER] + place
-                command.fields = dataclasses.replace(command.fields, parameter=parameter, parameter_shared=1)
-            commands += of_class
+            parameter = job.addresses[LocalMemory.PARAMETER] + place
+            commands += [command.with_fields(parameter=parameter, parameter_shared=1) for command in of_class]
         return commands
 
     def steps(self, rows: int, columns: int, tiles: range) -> int:

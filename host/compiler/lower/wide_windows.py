@@ -117,10 +117,11 @@ class WideConvolutionOperation(ConvolutionOperation):
         command = self._command(of_one, run, job.tiles)
         results = pixels * len(self.layer.weights)
         entry = job.addresses[LocalMemory.LIST] + self._distinct_lists[self._list_of(pixels)]
-        command.fields = dataclasses.replace(command.fields, lanes=results, last_lanes=results, list=entry)
-        command.reads = (self._windows(of_one)[0][..., None] + self._used_by(pixels)).reshape(-1)
-        command.writes = job.target.addresses(job.rows, columns)
-        return command
+        return Command.of(
+            command.with_fields(lanes=results, last_lanes=results, list=entry),
+            reads=(self._windows(of_one)[0][..., None] + self._used_by(pixels)).reshape(-1),
+            writes=job.target.addresses(job.rows, columns),
+        )
 
     def _describe(self, channels: int) -> str:
         """Return a text for people about the words of windows."""

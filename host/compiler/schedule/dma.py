@@ -18,7 +18,7 @@ from ...graph import Tensor
 from ..layout.borders import source_rows
 from ..network import Network, Region
 from ..operation import Command
-from ..plan import Addressed, Computing, Loaded, Scheduled
+from ..plan import Addressed, Computing, Loaded, Ordered
 from ..storage import Addresses, Arrival, Incoming, Storage, pieces, unit_bytes, unit_count, unit_numbers
 
 #: Most folds of a LOAD, and most rows of a STORE.
@@ -344,9 +344,8 @@ def _sorted(tasks: list[Task]) -> list[Task]:
 
 def _of_layer(plan: Addressed, commands: list[Command], job: int) -> list[Command]:
     """Return the commands, assigned to the layer of a job; to none where there is no such job."""
-    for command in commands:
-        command.layer = plan.jobs[job].index if 0 <= job < len(plan.jobs) else None
-    return commands
+    layer = plan.jobs[job].index if 0 <= job < len(plan.jobs) else None
+    return [Command.of(command, layer=layer) for command in commands]
 
 
 def _arrive(plan: Network, arrival: Arrival) -> Command:
@@ -378,7 +377,11 @@ class DmaQueue:
     def __init__(self, plan: Computing, urgent: Sequence[int]):
         self.plan = plan
         self.commands: list[Command] = []
-        #: Time at which the DMA has done all tasks so far; earliest begin of each job, and end.
+        #: The COMPUTE commands of each job so far.
+        self.computes: list[list[Command]] = []
+        #: The STORE that the first command of a job follows.
+        self.follows: dict[int, Command] = {}
+        #: When the DMA is done with what has been appended; when each job begins, at least, and ends.
         self.moved = 0
         self.begin = [0] * (len(plan.jobs) + 1)
         self.ends: list[int] = []
@@ -390,9 +393,13 @@ class DmaQueue:
     def compute(self, job: int) -> None:
         """Append the COMPUTE commands of the next job."""
         self.ends.append(max(self.begin[job], self._end_of(job - 1)) + self._cycles(job))
-        for command in self.plan.computes[job]:
+        computes = self.plan.computes[job]
+        if job in self.follows:
+            computes = [Command.of(computes[0], follows=self.follows[job]), *computes[1:]]
+        for command in computes:
             self.filled[command.writes] = -1
-            self.commands.append(command)
+        self.commands += computes
+        self.computes.append(computes)
 
     def append(self, task: Task) -> None:
         """Append a task, and the tasks that it depends on before it."""
@@ -414,7 +421,7 @@ class DmaQueue:
         """Let the job after a barrier wait for the STOREs before it, if it would leave them no cycles to read."""
         stores, job = [task for task in barrier.after if task.is_store], barrier.release + 1
         if job < len(self.plan.jobs) and any(not self.is_quick_during(job, store) for store in stores):
-            self.plan.computes[job][0].follows = stores[-1].commands[-1]
+            self.follows[job] = stores[-1].commands[-1]
 
     def is_idle_during(self, job: int, task: Task | None) -> bool:
         """Return whether the DMA is idle before the next job, ``job``, ends; after the last job it always is.
@@ -487,7 +494,7 @@ def dma_cycles(plan: Network, command: Command) -> int:
 _Heap = list[tuple[int, int, Task]]
 
 
-def order_commands(plan: Computing) -> Scheduled:
+def order_commands(plan: Computing) -> Ordered:
     """Put LOADs, FILLs and STOREs among the COMPUTE commands.
 
     Tasks are in the order of their deadlines. A task with time left comes as soon as the DMA would be idle; but a STORE
@@ -520,7 +527,7 @@ def order_commands(plan: Computing) -> Scheduled:
             heapq.heappush(stores if entry[-1].is_store else loads, entry)
         while heap := _next(loads, stores, queue, job + 1):
             queue.append(heapq.heappop(heap)[-1])
-    return Scheduled.of(plan, commands=tuple(queue.commands))
+    return Ordered.of(plan, commands=tuple(queue.commands), computes=tuple(queue.computes))
 
 
 def _next(loads: _Heap, stores: _Heap, queue: DmaQueue, job: int) -> _Heap | None:

@@ -15,8 +15,8 @@ from ....golden.memories import LocalMemory
 from ....golden.numerics import windows
 from ....golden.units import Queue
 from ..network import CompileError
-from ..operation import Command, Job, Operation
-from ..plan import Computing, Loaded, Placed, Scheduled
+from ..operation import Command, Job, Operation, SyncedCommand
+from ..plan import Computing, Loaded, Ordered, Placed, Scheduled
 from ..storage import NO_ADDRESSES, Addresses, capacity, unit_count
 
 # A COMPUTE command waits for earlier results only if it could read them before they are written back.
@@ -112,7 +112,7 @@ def observed(plan: Placed) -> Iterator[tuple[str, int]]:
             yield name, writers[-1]
 
 
-def observations(plan: Scheduled) -> dict[Command, Addresses]:
+def observations(plan: Ordered) -> dict[Command, Addresses]:
     """Return, by command, the bytes of the feature memory that are compared when it has completed: int64[bytes]."""
     last = {command.layer: command for command in plan.commands if command.opcode is Opcode.COMPUTE}
     found: dict[Command, list[Addresses]] = {}
@@ -188,7 +188,10 @@ def _meets(fields: CommandFields, group: int) -> bool:
 
 
 def _next(
-    side: _Side, commands: Mapping[_Side, Sequence[Command]], position: Mapping[_Side, int], tokens: Mapping[_Side, int]
+    side: _Side,
+    commands: Mapping[_Side, Sequence[SyncedCommand]],
+    position: Mapping[_Side, int],
+    tokens: Mapping[_Side, int],
 ) -> Command | None:
     """Return the next command of a queue, if the queue has the token that the command waits for."""
     own, index = commands[side], position[side]
@@ -201,13 +204,14 @@ def _next(
 class _Known:
     """The state of one queue while its commands are taken in order.
 
+    ``signals`` counts the commands of the other queue that wait for each of its commands so far.
     ``done`` and ``other_done`` are the latest commands of this and of the other queue that are complete when the
     present command begins, ``latest`` is the latest command of each kind, and ``compared`` is, for each byte, the
     command after which verification compares it.
     """
 
     size: int
-    commands: list[Command] = field(default_factory=list)
+    signals: list[int] = field(default_factory=list)
     latest: dict[Opcode, int] = field(default_factory=dict)
     done: int = -1
     other_done: int = -1
@@ -220,8 +224,8 @@ class _Known:
         self.last_write, self.last_read, self.compared = (np.full(self.size, -1) for _ in range(3))
 
 
-def synchronise(plan: Scheduled) -> Scheduled:
-    """Set ``after``, ``waits_for`` and ``signal`` of all commands.
+def synchronise(plan: Ordered) -> Scheduled:
+    """Decide ``after``, ``waits_for`` and ``signal`` of all commands.
 
     Commands are taken in an order in which they could run one by one, so that commands only wait for earlier ones, and
     never in a circle. A command waits for the latest command of the other queue with a hazard: it writes bytes that
@@ -234,9 +238,12 @@ def synchronise(plan: Scheduled) -> Scheduled:
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
     compared, landed = observations(plan), Landed(plan)
     numbers: dict[Command, int] = {}
+    #: Whether each command waits for all before it, and for which of the other queue.
+    waits: list[tuple[bool, int | None]] = []
     for command in plan.commands:
         own, other = queues[command.queue], queues[command.queue.peer]
-        index, reads, writes = len(own.commands), command.reads, command.writes
+        index, reads, writes = len(own.signals), command.reads, command.writes
+        waits_for, after = None, False
 
         needed = max(
             _latest(other.last_write, reads),
@@ -245,9 +252,9 @@ def synchronise(plan: Scheduled) -> Scheduled:
             -1 if command.follows is None else numbers[command.follows],
         )
         if needed > own.other_done:
-            command.waits_for = needed
-            other.commands[needed].signal += 1
-            # With the other command, all that it has waited for is complete as well.
+            waits_for = needed
+            other.signals[needed] += 1
+            # A command that waits for another also knows what that one has waited for.
             own.other_done, own.done = needed, max(own.done, other.knowledge[needed][1])
 
         if command.opcode is Opcode.COMPUTE:
@@ -264,7 +271,7 @@ def synchronise(plan: Scheduled) -> Scheduled:
             own.done = max(own.done, own.latest.get(Opcode.STORE, -1))
             hazard = _latest(own.last_write, writes)
         if hazard > own.done:
-            command.after = True
+            after = True
             own.done = index - 1
 
         own.last_read[reads] = index
@@ -273,10 +280,17 @@ def synchronise(plan: Scheduled) -> Scheduled:
         own.compared[writes] = -1
         own.compared[compared.get(command, NO_ADDRESSES)] = index
         own.knowledge.append((own.done, own.other_done))
-        own.commands.append(command)
+        own.signals.append(0)
         numbers[command] = index
         own.latest[command.opcode] = index
-    return plan
+        waits.append((after, waits_for))
+    commands = [
+        SyncedCommand.of(
+            command, after=after, waits_for=waits_for, signal=queues[command.queue].signals[numbers[command]]
+        )
+        for command, (after, waits_for) in zip(plan.commands, waits, strict=True)
+    ]
+    return Scheduled.of_commands(plan, commands)
 
 
 def check_tokens(plan: Scheduled) -> None:
@@ -308,9 +322,9 @@ def _lowered(operation: Operation, job: Job) -> list[Command]:
     commands = operation.lower(job)
     for command in commands:
         _check_limits(operation.layer.name, command)
-        if len(job.streamed):
-            command.reads = np.concatenate([command.reads, job.streamed])
-    return commands
+    if not len(job.streamed):
+        return commands
+    return [Command.of(command, reads=np.concatenate([command.reads, job.streamed])) for command in commands]
 
 
 def check_lowered(plan: Computing) -> None:

@@ -220,9 +220,9 @@ def test_runs_of_a_load_begin_at_its_rows_and_folds() -> None:
 def test_a_load_writes_from_its_first_beat_on(pieces: int, piece_bytes: int, cycles: int) -> None:
     # Twelve beats each: more chunks than these, as many, and a last beat that is not full.
     agenda = Agenda()
-    load = LoadClock(agenda, PRESETS["tiny"], ReadBus(agenda, shared=False), Port(), Events(agenda))
+    completed = Events(agenda)
+    load = LoadClock(agenda, PRESETS["tiny"], ReadBus(agenda, shared=False), Port(), completed)
     load.start()
-    command = Command(load_of(row_pieces=pieces, piece_bytes=piece_bytes))
-    load.accept(command, 0)
+    load.accept(Command(load_of(row_pieces=pieces, piece_bytes=piece_bytes)), 0)
     agenda.run()
-    assert command.end == load.begins.times[0] + OVERHEADS.load_write + cycles + OVERHEADS.write_finish
+    assert completed.last == load.begins.times[0] + OVERHEADS.load_write + cycles + OVERHEADS.write_finish

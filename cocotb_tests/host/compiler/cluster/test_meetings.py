@@ -9,7 +9,7 @@ import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.config_parts import ClusterConfig
-from lutterfly.golden.isa import Barrier, Opcode
+from lutterfly.golden.isa import Opcode
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
@@ -65,10 +65,10 @@ def swap_around_barrier(plan: Plan, step: int) -> Plan:
 
 
 def other_group(plan: Plan) -> Plan:
-    for command in plan.commands:
-        if command.opcode is Opcode.BARRIER:
-            command.fields = Barrier(group=1)
-    return plan
+    commands = (
+        command.with_fields(group=1) if command.opcode is Opcode.BARRIER else command for command in plan.commands
+    )
+    return dataclasses.replace(plan, commands=tuple(commands))
 
 
 @pytest.mark.parametrize(
@@ -103,6 +103,6 @@ def test_the_next_job_leaves_a_store_time_if_others_wait_for_it() -> None:
     (following,) = [command for command in lower.commands if command.follows is not None]
     assert (following.layer, following.follows.opcode) == (1, Opcode.STORE)
     dma = lower.queue(Queue.DMA)
-    assert following.waits_for == dma.index(following.follows)
+    assert dma[following.waits_for].fields is following.follows.fields
     loads = [command for command in dma if command.fields.get("memory") == LocalMemory.FEATURE]
     assert all(command.layer == 0 for command in loads)

@@ -11,7 +11,7 @@ from cocotb_tests.support.oracles.execution import differing_bytes
 from cocotb_tests.support.quantised.evaluation import evaluate_float
 from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, random_binary_graph
 from cocotb_tests.support.tiers import sweep
-from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, EngineConfigs, decode
+from lutterfly.golden.engines import BINARY_MAXIMUM, DEPTHWISE, ENGINES, MAXIMUM, XNOR, EngineConfigs
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.machine import dma
@@ -77,7 +77,7 @@ def test_a_border_holds_the_pad_value_and_no_other_bits(channels: int, pad: int)
     storage, pixel = plan.storages[name], -(-channels // 8)
     feature = np.full(CONFIGS["ecp5-85k"].memory.feature_bytes, 0xAA, np.uint8)
     for command in fill_border(storage, graph.tensors[name]):
-        dma.fill(decode(command.encode()), feature)
+        dma.fill(command.fields, feature)
     expected = ((1 << channels) - 1 if pad == 1 else 0).to_bytes(pixel, "little")
     for row in range(-1, 4):
         for column in range(-2, 5):

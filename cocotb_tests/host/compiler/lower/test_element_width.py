@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker, plan_of
-from lutterfly.golden.engines import decode
 from lutterfly.golden.machine import dma
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
@@ -18,7 +17,6 @@ from lutterfly.host.compiler.layout.placement import aligned, plan_arena
 from lutterfly.host.compiler.lower import convolution, operations, wide_windows
 from lutterfly.host.compiler.lower.windows import Run, cover, tap_offsets
 from lutterfly.host.compiler.network import Network
-from lutterfly.host.compiler.operation import Command
 from lutterfly.host.compiler.plan import Divided
 from lutterfly.host.compiler.schedule.dma import fill_border, load, store
 from lutterfly.host.compiler.storage import Storage
@@ -67,10 +65,6 @@ def take(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
     monkeypatch.setattr(convolution.ConvolutionOperation, "_plan_runs", all_bytes)
 
 
-def decoded(command: Command) -> dict[str, int]:
-    return decode(command.encode())
-
-
 @pytest.mark.parametrize(
     ("bits", "channels", "pixel"), [(8, 5, 5), (16, 5, 10), (1, 1, 1), (1, 8, 1), (1, 9, 2), (1, 16, 2), (4, 3, 2)]
 )
@@ -104,7 +98,7 @@ def test_loads_and_stores_move_exactly_the_bytes(bits: int, part: dict[str, int]
             expected[at : at + tensor.pixel_bytes] = dense[row, column]
     commands = load(storage, tensor, EXTERNAL, storage.rows)
     for command in commands:
-        dma.load(decoded(command), arena, {LocalMemory.FEATURE: feature}, lanes=TINY.array.lanes)
+        dma.load(command.fields, arena, {LocalMemory.FEATURE: feature}, lanes=TINY.array.lanes)
     np.testing.assert_array_equal(feature, expected)
     written = np.concatenate([command.writes for command in commands])
     np.testing.assert_array_equal(np.sort(written), np.sort(storage.addresses()))
@@ -115,7 +109,7 @@ def test_loads_and_stores_move_exactly_the_bytes(bits: int, part: dict[str, int]
     place = np.s_[storage.row : storage.row + storage.height, storage.column : storage.column + storage.width]
     cube[place] = dense[place]
     for command in store(storage, tensor, EXTERNAL):
-        dma.store(decoded(command), back, feature)
+        dma.store(command.fields, back, feature)
     np.testing.assert_array_equal(back, stored)
 
 
@@ -132,7 +126,7 @@ def test_channels_are_stored_at_their_bytes(bits: int, height: int, width: int, 
     commands = store(storage, tensor, EXTERNAL)
     assert len(commands) == most
     for command in commands:
-        dma.store(decoded(command), arena, feature)
+        dma.store(command.fields, arena, feature)
     np.testing.assert_array_equal(arena, expected)
     reads = np.concatenate([command.reads for command in commands])
     np.testing.assert_array_equal(np.sort(reads), np.sort(storage.addresses()))
@@ -142,7 +136,7 @@ def test_more_pixels_than_a_store_has_runs() -> None:
     tensor = tensor_of(1, (260, 300, 16))
     storage = storage_of(tensor, channel=8, channels=8)
     commands = store(storage, tensor, EXTERNAL)
-    assert [decoded(command)["rows"] for command in commands] == [300] * 260
+    assert [command.fields.rows for command in commands] == [300] * 260
     np.testing.assert_array_equal(np.concatenate([command.reads for command in commands]), storage.addresses())
 
 
@@ -163,9 +157,9 @@ def test_folded_rows_are_loaded_pixel_by_pixel(bits: int) -> None:
                 at = storage.first + stored * storage.row_pitch + (3 * column + fold) * tensor.pixel_bytes
                 expected[at : at + tensor.pixel_bytes] = 0 if row < 0 else dense[row, column]
     for command in fill_border(storage, tensor):
-        dma.fill(decoded(command), feature)
+        dma.fill(command.fields, feature)
     for command in load(storage, tensor, EXTERNAL, storage.rows):
-        dma.load(decoded(command), arena, {LocalMemory.FEATURE: feature}, lanes=TINY.array.lanes)
+        dma.load(command.fields, arena, {LocalMemory.FEATURE: feature}, lanes=TINY.array.lanes)
     np.testing.assert_array_equal(feature, expected)
 
 

@@ -15,7 +15,7 @@ from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler.network import Network
 from lutterfly.host.compiler.operation import Command
-from lutterfly.host.compiler.plan import Scheduled
+from lutterfly.host.compiler.plan import Ordered
 from lutterfly.host.compiler.schedule import tokens
 from lutterfly.host.graph import Graph
 
@@ -30,10 +30,10 @@ def synchronised(
 ) -> list[tuple[bool, int | None, int]]:
     """What each waits for: whether for all before it in its queue, and which of the other; and its signals."""
     network = Network(Graph({}, [], [], []), PRESETS["tiny"])
-    plan = plan_of(Scheduled, network, images={}, streamed=streamed, streamed_address=0, commands=commands)
+    known = {"images": {}, "streamed": streamed, "streamed_address": 0, "commands": commands, "computes": ()}
     monkeypatch.setattr(tokens, "observations", lambda plan: compared or {})
-    tokens.synchronise(plan)
-    return [(command.after, command.waits_for, command.signal) for command in commands]
+    found = tokens.synchronise(plan_of(Ordered, network, **known)).commands
+    return [(command.after, command.waits_for, command.signal) for command in found]
 
 
 def load(writes: np.ndarray) -> Command:
@@ -71,13 +71,9 @@ def test_where_the_engine_changes_the_hardware_waits(monkeypatch: pytest.MonkeyP
 
 
 def test_a_word_may_hold_bytes_that_have_not_landed_and_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
-    narrow = compute(B, C)
-    narrow.fields = dataclasses.replace(narrow.fields, inner=1, source=5)
-    narrow.reads = np.arange(5, 8)
+    fields = dataclasses.replace(compute(B, C).fields, inner=1, source=5)
+    narrow, others = (Command(fields, reads=np.arange(5, end), writes=C) for end in (8, 9))
     assert [after for after, _, _ in synchronised(compute(A, B), narrow, monkeypatch=monkeypatch)] == [False, False]
-    others = compute(B, C)
-    others.fields = dataclasses.replace(others.fields, inner=1, source=5)
-    others.reads = np.arange(5, 9)
     assert [after for after, _, _ in synchronised(compute(A, B), others, monkeypatch=monkeypatch)] == [False, True]
 
 
@@ -86,8 +82,7 @@ def test_a_list_that_comes_in_every_inference_says_what_is_read(
     offset: int, waits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = Load(memory=LocalMemory.LIST, external=12, piece_bytes=4, local=20)
-    other = compute(A, C)
-    other.fields, other.reads = dataclasses.replace(other.fields, list=5), np.concatenate([A, B])
+    other = Command(dataclasses.replace(compute(A, C).fields, list=5), reads=np.concatenate([A, B]), writes=C)
     streamed = bytes(12) + np.uint32(offset).tobytes()
     found = synchronised(Command(fields), compute(A, B), other, streamed=streamed, monkeypatch=monkeypatch)
     assert [after for after, _, _ in found] == [False, False, waits]
@@ -115,8 +110,8 @@ def test_what_stands_behind_a_barrier_need_not_wait_for_what_stands_before(monke
 
 
 def test_a_command_waits_for_the_one_that_it_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    stored, following = store(A), compute(B, C)
-    following.follows = stored
+    stored = store(A)
+    following = dataclasses.replace(compute(B, C), follows=stored)
     assert synchronised(stored, following, monkeypatch=monkeypatch) == [(False, None, 1), (False, 0, 0)]
 
 
