@@ -20,7 +20,7 @@ from loaded import SEED, arguments
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.backend import BACKENDS
-from lutterfly.host.backend.evaluating import processor_cores
+from lutterfly.host.backend.golden_functions import processor_cores
 from lutterfly.host.model.executed import Prepared
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.runtime import open_with

@@ -1,4 +1,4 @@
-"""Back-ends: what computes a session's inferences, by one contract (``backend.py``), each in a file of its own."""
+"""Back-ends: the implementations of a session's inferences, by one contract (``backend.py``), each in its own file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .accelerator import Accelerator
 from .backend import Arrays, Backend
 from .golden_functions import GoldenFunctions
 
-#: By the names that users know them by.
+#: All back-ends, by their names for users.
 BACKENDS: dict[str, type[Backend]] = {kind.name: kind for kind in (Accelerator, GoldenFunctions)}
 
 #: The same names, as an option of the command line takes them.
@@ -17,7 +17,7 @@ DEFAULT_BACKEND = BackendName(Accelerator.name)
 
 
 def find_backend(name: str) -> type[Backend]:
-    """The back-end of a name.
+    """Return the back-end of a name.
 
     Raises
     ------

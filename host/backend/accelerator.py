@@ -31,9 +31,9 @@ class Accelerator(Backend):
         self.driver()
 
     def infer(self, inputs: Iterable[Arrays]) -> Iterator[list[np.ndarray]]:
-        """One by one; the accelerator is the caller's until the iterator ends."""
+        """Compute inferences one by one; the caller has the accelerator to itself until the iterator ends."""
         driver = self.driver()
-        # Not for each inference: sessions that take turns would load their programs each time.
+        # If each inference took it anew, sessions that take turns would load their programs each time.
         with self.transport.exclusive():
             self._counters, self._core_counters = counters, of_cores = [], []
             for arrays in inputs:
@@ -44,12 +44,12 @@ class Accelerator(Backend):
 
     @property
     def counters(self) -> list[dict[str, int]]:
-        """Of each inference of the last :meth:`infer`, in whatever thread."""
+        """Performance counters of each inference of the last :meth:`infer`, in whatever thread it ran."""
         return self._counters
 
     @property
     def core_counters(self) -> list[list[dict[str, int]]]:
-        """Likewise."""
+        """The same of each core."""
         return self._core_counters
 
     @property
@@ -61,8 +61,8 @@ class Accelerator(Backend):
             return self._transport
 
     def driver(self) -> Driver:
-        """The driver of the program; made, with the simulator, and loaded on the first call."""
-        # One lock, and not two that could wait for each other.
+        """Return the driver of the program; it is made, with the simulator, and loaded on the first call."""
+        # This lock alone: two locks could wait for each other.
         with self.transport.exclusive():
             if self._driver is None:
                 driver = Driver(self.transport, self.config)

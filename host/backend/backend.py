@@ -20,26 +20,26 @@ Arrays = Sequence[np.ndarray]
 
 
 class Backend(ABC):
-    """What computes the inferences of one program; several threads may use it.
+    """The implementation of the inferences of one program; several threads may use it.
 
     Parameters
     ----------
     program : Program
     config : Config
-        Of the program.
+        The configuration of the program.
     graph : callable
-        Gives the graph of the program, of which it may first have to be made.
+        Gives the graph of the program, which may have to be made first.
     transport : Transport or None
         The accelerator, for a back-end that has one.
     progress : callable
-        Told what takes long.
+        Called with the name of a task that takes long.
 
     Attributes
     ----------
     name : str
-        What users call it.
+        Its name for users.
     title : str
-        Where inferences are computed, for people.
+        The place where inferences are computed, for people.
     has_accelerator : bool
         Whether there is an accelerator, with a transport, a driver and counters.
     """
@@ -63,11 +63,11 @@ class Backend(ABC):
 
     @abstractmethod
     def _set_up(self) -> None:
-        """Begin with what a back-end has beyond what it is given."""
+        """Make the attributes that a back-end has beyond its parameters."""
 
     @classmethod
     def need_accelerator(cls, what: str) -> None:
-        """Raise ValueError if there is no accelerator, which ``what`` is of."""
+        """Raise ValueError if there is no accelerator, to which ``what`` belongs."""
         if not cls.has_accelerator:
             raise ValueError(
                 f"{what} must be left out with the back-end {cls.name}, which has no accelerator; "
@@ -76,7 +76,7 @@ class Backend(ABC):
 
     @abstractmethod
     def prepare(self) -> None:
-        """Make ready what the first inference would wait for."""
+        """Prepare everything for which the first inference would wait."""
 
     @abstractmethod
     def infer(self, inputs: Iterable[Arrays]) -> Iterator[list[np.ndarray]]:
@@ -91,7 +91,8 @@ class Backend(ABC):
         Yields
         ------
         list of int8 or uint8 arrays
-            For each inference the ONNX tensors of the output ports. Who does not take them all closes the iterator.
+            For each inference the ONNX tensors of the output ports. A caller that does not take them all closes the
+            iterator.
 
         Raises
         ------
@@ -106,7 +107,7 @@ class Backend(ABC):
         Raises
         ------
         ValueError
-            If there is no accelerator; likewise the others.
+            If there is no accelerator. All members below raise it too.
         """
         self.need_accelerator("counters")
         raise NotImplementedError

@@ -1,15 +1,20 @@
-"""Figures of cycles: shares of each layer, and the roofline."""
+"""The figures of a report: the cycles of each layer, the roofline, the timeline, the memories."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import cycle
 
 import plotly.graph_objects as go
 
 from ...golden.engines import DEPTHWISE
 from . import style
-from .gather import Facts, LayerFacts
-from .stalls import BARRIER, LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND
+from .gather import Facts, LayerFacts, Use
+from .observe import BARRIER, LOADED, REQUANTISER, RESULTS, STORED, TURNAROUND, Occupant, Ran, used_bytes
+
+# Figures of cycles: shares of each layer, and the roofline.
 
 FULL, PARTIAL = "all multipliers", "steps beyond that"
 #: Reasons in the order in which they are drawn.
@@ -235,3 +240,313 @@ def _points(
             "<extra></extra>"
         ),
     )
+
+
+# The timeline: when the commands of the array and of the DMA ran, in a row for each layer.
+
+#: The number of bars that a page draws without delay; if there are more, neighbours of one layer and kind are joined.
+MOST_BARS = 4000
+ARRAY_ROW, DMA_ROW = "all: array", "all: DMA"
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A range of cycles in a row: ``count`` commands, whose kind is in ``text``."""
+
+    row: int
+    begin: int
+    end: int
+    count: int
+    text: str
+
+
+def timeline(facts: Facts) -> go.Figure:
+    """Draw every command as it ran and, where the reader asks for it, as predicted."""
+    labels = [ARRAY_ROW, DMA_ROW, *(layer.label for layer in facts.layers)]
+    drawn = style.figure(height=110 + 26 * len(labels), x_title="cycles from the start of the run (measured)")
+    style.rows(drawn, labels)
+    ran, cycles = facts.observation, facts.observation.cycles
+    kinds = (
+        # Results are written back while the next command takes steps, whose bars are drawn over them.
+        ("results are written back", style.LANDING, -0.4, 0.42, _landing(ran.compute)),
+        ("array takes steps", style.STEPS, -0.4, 0.42, _bars(ran.compute, 0, cycles, until_issued=True)),
+        ("LOAD", style.LOAD, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "LOAD"), 1, cycles)),
+        ("STORE", style.STORE, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "STORE"), 1, cycles)),
+        ("FILL (borders)", style.FILL, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "FILL"), 1, cycles)),
+        ("BARRIER", style.BARRIER, 0.06, 0.3, _bars((r for r in ran.dma if r.kind == "BARRIER"), 1, cycles)),
+    )
+    for name, colour, offset, width, found in kinds:
+        bars = list(found)
+        if bars or name != "BARRIER":
+            drawn.add_trace(_trace(name, colour, offset, width, bars))
+    predicted = [
+        Bar(2 + r.command.layer, r.command.begin, r.command.end, 1, f"{r.kind} {r.index}, predicted")
+        for r in (*ran.compute, *ran.dma)
+        if r.command.layer is not None
+    ]
+    hidden = _trace("predicted", style.MUTED, 0.38, 0.08, _joined(predicted, cycles))
+    hidden.visible = "legendonly"
+    drawn.add_trace(hidden)
+    drawn.update_layout(barmode="overlay", bargap=0)
+    drawn.update_xaxes(range=[0, cycles])
+    drawn.update_yaxes(showgrid=False)
+    return drawn
+
+
+def cores(found: Sequence[Facts]) -> go.Figure:
+    """Draw each core in a row for its array and one for its DMA: steps, transfers, and waits at barriers."""
+    labels = [f"core {facts.core}: {unit}" for facts in found for unit in ("array", "DMA")]
+    drawn = style.figure(height=110 + 26 * len(labels), x_title="cycles from the start of the run (measured)")
+    style.rows(drawn, labels)
+    kinds = {"LOAD": style.LOAD, "STORE": style.STORE, "FILL": style.FILL, "BARRIER": style.BARRIER}
+    bars: dict[str, list[Bar]] = {"steps": [], **{kind: [] for kind in kinds}}
+    for row, facts in enumerate(found):
+        ran = facts.observation
+        bars["steps"] += [Bar(2 * row, r.begin, r.issued, 1, f"{r.kind} {r.index}") for r in ran.compute]
+        for r in ran.dma:
+            bars[r.kind].append(Bar(2 * row + 1, r.begin, r.end, 1, f"{r.kind} {r.index}"))
+    cycles = found[0].observation.cycles
+    for name, colour in {"steps": style.STEPS, **kinds}.items():
+        drawn.add_trace(_trace(name, colour, -0.3, 0.6, _joined(bars[name], cycles)))
+    drawn.update_layout(barmode="overlay", bargap=0)
+    drawn.update_xaxes(range=[0, cycles])
+    drawn.update_yaxes(showgrid=False)
+    return drawn
+
+
+def _bars(commands: Iterable[Ran], row: int, cycles: int, *, until_issued: bool = False) -> Iterator[Bar]:
+    """Return bars of each command in its layer's row and in its unit's row."""
+    found = []
+    for ran in commands:
+        end = ran.issued if until_issued else ran.end
+        text = f"{ran.kind} {ran.index}"
+        found.append(Bar(row, ran.begin, end, 1, text))
+        if ran.command.layer is not None:
+            found.append(Bar(2 + ran.command.layer, ran.begin, end, 1, text))
+    yield from _joined(found, cycles)
+
+
+def _landing(commands: Iterable[Ran]) -> Iterator[Bar]:
+    for ran in commands:
+        yield Bar(2 + ran.command.layer, ran.issued, ran.end, 1, f"results of COMPUTE {ran.index}")
+
+
+def _joined(bars: list[Bar], cycles: int) -> list[Bar]:
+    """Return the bars, with neighbours in a row joined where the gap is too small to be seen."""
+    if len(bars) <= MOST_BARS:
+        return bars
+    gap, joined = cycles // 2000, dict[int, list[Bar]]()
+    for bar in bars:
+        row = joined.setdefault(bar.row, [])
+        if row and bar.begin - row[-1].end <= gap:
+            before = row.pop()
+            text = f"{before.text.split(' to ')[0]} to {bar.text}"
+            bar = Bar(bar.row, before.begin, max(before.end, bar.end), before.count + bar.count, text)  # noqa: PLW2901
+        row.append(bar)
+    return [bar for row in joined.values() for bar in row]
+
+
+def _trace(name: str, colour: str, offset: float, width: float, bars: list[Bar]) -> go.Bar:
+    return go.Bar(
+        name=name,
+        orientation="h",
+        y=[bar.row for bar in bars],
+        base=[bar.begin for bar in bars],
+        x=[bar.end - bar.begin for bar in bars],
+        offset=offset,
+        width=width,
+        # With an edge of the same colour, bars narrower than a pixel are visible too.
+        marker={"color": colour, "line": {"color": colour, "width": 0.7}},
+        customdata=[(bar.text, bar.begin, bar.end, bar.end - bar.begin) for bar in bars],
+        hovertemplate=(
+            "%{customdata[0]}<br>cycles %{customdata[1]:,} to %{customdata[2]:,} (%{customdata[3]:,})<extra></extra>"
+        ),
+    )
+
+
+# Figures of memories: the feature memory over time, the memories for constants, external memory, the tables.
+
+FREE = "#f3f4f6"
+#: Tensors that are stored for a smaller share of the run are drawn without an edge, which would be wider than they.
+_THIN = 1 / 400
+
+
+def feature_memory(facts: Facts) -> go.Figure:
+    """Draw the address range of each tensor over time; above, the number of used bytes."""
+    found, size = facts.occupants, facts.config.memory.feature_bytes
+    top = max((occupant.address + occupant.size_bytes for occupant in found), default=0)
+    # In a memory that is hardly used the contents would be too small to be seen.
+    limit = size if 4 * top >= size else top
+    drawn = style.figure(height=560, x_title="cycles from the start of the run (measured)")
+    drawn.update_layout(
+        barmode="overlay",
+        uniformtext={"minsize": 9, "mode": "hide"},
+        yaxis={"domain": [0, 0.72], "range": [0, 1.06 * limit], "title": {"text": "address in bytes (the compiler's)"}},
+        yaxis2={
+            "domain": [0.8, 1],
+            "range": [0, 1.15 * limit],
+            "title": {"text": "bytes taken", "standoff": 8},
+            "automargin": True,
+            "gridcolor": style.GRID,
+            "zeroline": False,
+            "ticks": "",
+            "nticks": 4,
+        },
+        xaxis={"range": [0, facts.observation.cycles], "anchor": "y"},
+    )
+    drawn.add_trace(_rectangles(found, facts.observation.cycles))
+    levels = used_bytes(found)
+    drawn.add_trace(
+        go.Scatter(
+            x=list(levels),
+            y=list(levels.values()),
+            yaxis="y2",
+            mode="lines",
+            fill="tozeroy",
+            fillcolor=style.LANDING,
+            line={"shape": "hv", "color": style.STEPS, "width": 1},
+            showlegend=False,
+            hovertemplate="cycle %{x:,}: %{y:,} bytes taken<extra></extra>",
+        )
+    )
+    _mark_size(drawn, size, ("y", "y2") if limit == size else ())
+    drawn.update_yaxes(tickformat=",")
+    return drawn
+
+
+def _mark_size(drawn: go.Figure, size: int, axes: Iterable[str]) -> None:
+    """Mark the size of the memory: as text, and as a line where it fits the axis."""
+    for axis in axes:
+        drawn.add_shape(
+            type="line",
+            x0=0,
+            x1=1,
+            xref="paper",
+            y0=size,
+            y1=size,
+            yref=axis,
+            line={"color": style.REQUANTISER, "dash": "dash", "width": 1},
+        )
+    drawn.add_annotation(
+        x=1,
+        xref="paper",
+        xanchor="right",
+        y=1,
+        yref="paper",
+        yanchor="bottom",
+        showarrow=False,
+        text=f"of {size:,} bytes",
+        font={"color": style.REQUANTISER},
+    )
+
+
+def _rectangles(found: Sequence[Occupant], cycles: int) -> go.Bar:
+    names = dict.fromkeys(occupant.tensor for occupant in found)
+    colours = dict(zip(names, cycle(style.CYCLE), strict=False))
+    return go.Bar(
+        orientation="h",
+        y=[occupant.address + occupant.size_bytes / 2 for occupant in found],
+        width=[occupant.size_bytes for occupant in found],
+        base=[occupant.begin for occupant in found],
+        x=[occupant.end - occupant.begin for occupant in found],
+        marker={
+            "color": [colours[occupant.tensor] for occupant in found],
+            "line": {
+                "color": "white",
+                "width": [0 if occupant.end - occupant.begin < _THIN * cycles else 0.5 for occupant in found],
+            },
+        },
+        text=[style.escaped(occupant.tensor) for occupant in found],
+        textposition="inside",
+        insidetextanchor="middle",
+        textangle=0,
+        customdata=[
+            (
+                style.escaped(occupant.tensor),
+                "" if occupant.is_whole else " (a part)",
+                occupant.size_bytes,
+                occupant.address,
+                occupant.begin,
+                occupant.end,
+            )
+            for occupant in found
+        ],
+        hovertemplate=(
+            "%{customdata[0]}%{customdata[1]}<br>%{customdata[2]:,} bytes at %{customdata[3]:,}<br>"
+            "cycles %{customdata[4]:,} to %{customdata[5]:,}<extra></extra>"
+        ),
+        showlegend=False,
+    )
+
+
+def constant_memories(facts: Facts) -> go.Figure:
+    """Draw the use of each memory for constants, by contents."""
+    return _uses(list(facts.constants), "per cent of the memory (the compiler's plan)")
+
+
+def external_memory(facts: Facts) -> go.Figure:
+    """Draw the contents of the arena."""
+    return _uses([facts.external], "per cent of the arena (the compiler's plan)")
+
+
+def _uses(uses: list[Use], title: str) -> go.Figure:
+    drawn = style.figure(height=128 + 44 * len(uses), x_title=title)
+    style.rows(
+        drawn,
+        [f"{use.name}, {use.used:,}" + (f" of {use.capacity:,}" if use.capacity else "") + " bytes" for use in uses],
+    )
+    for row, use in enumerate(uses):
+        whole, colours = use.capacity or use.used, cycle(style.CYCLE)
+        parts = [(name, size, next(colours)) for name, size in use.parts.items()]
+        if use.capacity:
+            parts.append(("free", use.capacity - use.used, FREE))
+        for name, size, colour in parts:
+            if size:
+                shown = 100 * size / whole
+                drawn.add_trace(
+                    go.Bar(
+                        orientation="h",
+                        y=[row],
+                        x=[shown],
+                        marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                        text=[style.escaped(name)],
+                        textposition="inside",
+                        insidetextanchor="middle",
+                        textangle=0,
+                        customdata=[(_wrapped(style.escaped(name)), size)],
+                        hovertemplate="%{customdata[0]}<br>%{customdata[1]:,} bytes, %{x:.1f} %<extra></extra>",
+                        showlegend=False,
+                    )
+                )
+    drawn.update_layout(barmode="stack", bargap=0.25, uniformtext={"minsize": 9, "mode": "hide"}, margin={"t": 40})
+    drawn.update_xaxes(range=[0, 100])
+    return drawn
+
+
+def transfer_tables(facts: Facts) -> go.Figure:
+    """Draw each table as a function."""
+    drawn = style.figure(height=380, x_title="code in (int8)", y_title="code out (int8)")
+    codes = list(range(-128, 128))
+    for number, (table, colour) in enumerate(zip(facts.tables, cycle(style.CYCLE), strict=False)):
+        users = ", ".join(facts.layers[index].label for index in table.layers)
+        drawn.add_trace(
+            go.Scatter(
+                name=f"table {number}",
+                x=codes,
+                y=table.codes.tolist(),
+                mode="lines",
+                line={"color": colour, "shape": "hvh", "width": 1.5},
+                customdata=[_wrapped(style.escaped(users))] * len(codes),
+                hovertemplate=f"table {number}: %{{x}} to %{{y}}<br>%{{customdata}}<extra></extra>",
+            )
+        )
+    drawn.update_layout(showlegend=True)
+    drawn.update_xaxes(range=[-132, 132])
+    drawn.update_yaxes(range=[-132, 132])
+    return drawn
+
+
+def _wrapped(names: str) -> str:
+    """Break many names into several lines."""
+    words = names.split(", ")
+    return "<br>".join(", ".join(words[start : start + 4]) for start in range(0, len(words), 4))

@@ -14,9 +14,7 @@ from ...golden.program.outline import CoreOutline, LayerOutline
 from ...golden.program.program import Program
 from ...golden.units import Queue
 from ..program import bus_bytes
-from .observe import Observation
-from .occupancy import Occupant, occupants
-from .stalls import Share, shares
+from .observe import Observation, Occupant, Share, occupants, shares
 
 #: Longer names are cut in the middle; the table of layers and tooltips have the whole name.
 LABEL_CHARACTERS = 28

@@ -1,18 +1,138 @@
-"""The page: one HTML file that contains everything, including the plotting library, and needs no network."""
+"""The page and its tables: one HTML file that contains everything, the plotting library too, and needs no network."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from ...golden.registers import CLUSTER_REGISTERS, REGISTERS
 from ...golden.units import Queue
 from ..files.terminal import tables_text
 from ..program import BusUse, Speed
-from . import figures, memory_figures, timeline
-from .document import MEASURED, PREDICTED, document, section, text_section
-from .gather import Facts
-from .stalls import WAITS
-from .tables import connections_table, cores_table, counters_table, layers_table, shares_table, sharing
+from . import figures
+from .document import MEASURED, PREDICTED, document, html_table, section, text_section
+from .gather import Facts, LayerFacts
+from .observe import BARRIER, WAITS
+
+# The tables of a report.
+
+_COUNTERS = REGISTERS | CLUSTER_REGISTERS
+
+
+def shares_table(facts: Facts) -> str:
+    """Return a table of the shares, with the use of the DMA meanwhile."""
+    reasons = [reason for reason in WAITS if reason != BARRIER or facts.config.cores > 1]
+    head = ("layer", "cycles", "steps", *(f"waits: {reason}" for reason in reasons), "DMA in progress")
+    rows = []
+    for layer in facts.layers:
+        share = layer.share
+        waits = [share.waits[reason] for reason in reasons]
+        rows.append((layer.label, *(f"{cycles:,}" for cycles in (share.cycles, share.steps, *waits, share.dma))))
+    table = html_table(head, rows, numeric=set(range(1, len(head))))
+    return f"<details><summary>in numbers, with what the DMA did meanwhile</summary>{table}</details>"
+
+
+def layers_table(facts: Facts) -> str:
+    """Return a table of the layers with their cycles and bytes."""
+    head = (
+        "",
+        "layer",
+        "operation",
+        "fold",
+        "cycles",
+        "predicted",
+        "multiply-accumulates",
+        "utilisation",
+        "bound (predicted)",
+        "bus bytes",
+        "weight bytes",
+        "feature bytes",
+    )
+    rows = [
+        (
+            str(index + 1),
+            layer.planned.name,
+            layer.planned.operation,
+            layer.planned.fold,
+            f"{layer.share.cycles:,}",
+            f"{layer.planned.cycles:,}",
+            f"{layer.planned.macs:,}" if layer.planned.macs else "",
+            f"{layer.busy_multipliers / facts.config.multipliers:.1%}" if layer.planned.macs else "",
+            layer.planned.bound,
+            f"{layer.planned.moved_bytes:,}" if layer.planned.moved_bytes else "",
+            _weights(layer),
+            f"{layer.planned.feature_bytes:,}" + (" (in parts)" if layer.planned.in_parts else ""),
+        )
+        for index, layer in enumerate(facts.layers)
+    ]
+    return html_table(head, rows, numeric={0, 4, 5, 6, 7, 9, 10, 11})
+
+
+def connections_table(layers: Iterable[LayerFacts]) -> str:
+    """Return a table of layers that skip words: density, that of words before and after permuting, cycles if dense."""
+    head = (
+        "layer",
+        "connections",
+        "with weights",
+        "words",
+        "in the model's order",
+        "read",
+        "cycles",
+        "dense (predicted)",
+    )
+    rows = []
+    for layer in layers:
+        found = layer.planned
+        before, after = (f"{words:,} ({words / found.dense_words:.1%})" for words in (found.model_words, found.words))
+        density = f"{found.live_connections:,} ({found.live_connections / found.connections:.1%})"
+        cycles = f"{layer.share.cycles:,}", f"{found.dense_cycles:,}"
+        rows.append((layer.label, f"{found.connections:,}", density, f"{found.dense_words:,}", before, after, *cycles))
+    return html_table(head, rows, numeric=set(range(1, len(head))))
+
+
+def _weights(layer: LayerFacts) -> str:
+    size, streamed = layer.planned.weight_bytes, layer.planned.streamed_weight_bytes
+    if 0 < streamed < size:
+        return f"{size:,} ({streamed:,} streamed)"
+    return f"{size:,}{' streamed' if streamed else ''}" if size else ""
+
+
+def counters_table(facts: Facts) -> str:
+    """Return a table of the performance counters, and their meaning."""
+    cycles = facts.observation.cycles
+    rows = [
+        (
+            name.upper(),
+            f"{value:,}",
+            "" if name.endswith("_done") else f"{value / cycles:.1%}",
+            _COUNTERS[name.upper()].doc,
+        )
+        for name, value in facts.observation.counters.items()
+    ]
+    return html_table(("counter", "value", "of all cycles", "meaning"), rows, numeric={1, 2})
+
+
+def sharing(facts: Facts) -> str:
+    """Return a table of the transfer tables and the layers that use them."""
+    users = [
+        f"table {number}: {', '.join(facts.layers[index].label for index in table.layers)}"
+        for number, table in enumerate(facts.tables)
+    ]
+    return html.escape("; ".join(users)) + "."
+
+
+def cores_table(found: Sequence[Facts]) -> str:
+    """Return a table of each core's work, and of its waits for others."""
+    head = ("core", "cycles", "with a step", "DMA in progress", "at barriers", "utilisation", "bus bytes")
+    rows = []
+    for facts in found:
+        counters, cycles = facts.observation.counters, facts.observation.cycles
+        times = [counters[name] for name in ("compute_busy", "dma_busy", "barrier_stalled")]
+        shown = (f"{time:,} ({time / cycles:.1%})" for time in times)
+        rows.append(
+            (str(facts.core), f"{counters['cycles']:,}", *shown, f"{facts.utilisation:.1%}", f"{facts.moved_bytes:,}")
+        )
+    return html_table(head, rows, numeric=set(range(len(head))))
 
 
 def page(cores: Sequence[Facts], speed: Speed | None = None) -> str:
@@ -55,7 +175,7 @@ def _cores_parts(cores: Sequence[Facts]) -> list[str]:
             f"{len(cores)} cores",
             (MEASURED,),
             f"What the array and the DMA of each core did, and where it waited for others. {shared}",
-            timeline.cores(cores),
+            figures.cores(cores),
             "cores",
             cores_table(cores),
         )
@@ -75,7 +195,7 @@ def _time_parts(facts: Facts) -> list[str]:
             (MEASURED,),
             "In each row the array above and the DMA below. Drag to zoom, double-click for everything; a click on "
             "<i>predicted</i> in the legend adds what the compiler expected.",
-            timeline.timeline(facts),
+            figures.timeline(facts),
             _name(facts, "timeline"),
         ),
         section(
@@ -115,21 +235,21 @@ def _memory_parts(facts: Facts) -> list[str]:
             "Feature memory",
             (MEASURED, PREDICTED),
             "Which tensor lies where, with its border: addresses from the compiler's plan, times from the run.",
-            memory_figures.feature_memory(facts),
+            figures.feature_memory(facts),
             _name(facts, "features"),
         ),
         section(
             "Weights, parameters, tables, lists",
             (PREDICTED,),
             "What the memories for constants hold, by the layers that use it.",
-            memory_figures.constant_memories(facts),
+            figures.constant_memories(facts),
             _name(facts, "constants"),
         ),
         section(
             "External memory",
             (PREDICTED,),
             "The arena that driver and accelerator share.",
-            memory_figures.external_memory(facts),
+            figures.external_memory(facts),
             _name(facts, "external"),
         ),
     ]
@@ -159,7 +279,7 @@ def _table_part(facts: Facts) -> str:
         "Transfer tables",
         (PREDICTED,),
         f"{tables_text(facts.functions, len(facts.tables))}: equal ones are stored once. {sharing(facts)}",
-        memory_figures.transfer_tables(facts),
+        figures.transfer_tables(facts),
         _name(facts, "tables"),
     )
 

@@ -17,7 +17,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.program.stages import stages
 from lutterfly.golden.units import ErrorCode, Unit, remedy
-from lutterfly.host.backend.evaluating import evaluate_all
+from lutterfly.host.backend.golden_functions import evaluate_all
 from lutterfly.host.driver.ports import from_codes, port_dtype, to_codes
 from lutterfly.host.handoff.export import DRIVER, ModelSource, files
 from lutterfly.host.session.loading import Loaded, load

@@ -12,8 +12,9 @@ from cocotb_tests.support.oracles.reported import NETWORKS, report_of
 from lutterfly.golden.engines import DEPTHWISE
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.report import figures, timeline
-from lutterfly.host.report.timeline import MOST_BARS, Bar, _joined
+from lutterfly.host.report import figures
+from lutterfly.host.report.figures import MOST_BARS, Bar, _joined
+from lutterfly.host.report.observe import used_bytes
 
 
 def traces(drawn) -> dict[str, dict]:
@@ -32,7 +33,7 @@ def bars(trace: dict, rows: range) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("network", NETWORKS)
 def test_every_command_is_a_bar_in_its_layers_row_and_in_its_units(network: str) -> None:
     _, facts = report_of(network)
-    ran, shown = facts.observation, traces(timeline.timeline(facts))
+    ran, shown = facts.observation, traces(figures.timeline(facts))
     expected = [(2 + r.command.layer, r.begin, r.issued) for r in ran.compute]
     assert bars(shown["array takes steps"], range(2, 99)) == expected
     assert bars(shown["array takes steps"], range(1)) == [(0, begin, end) for _, begin, end in expected]
@@ -140,3 +141,42 @@ def test_points_that_would_cover_each_other_have_one_label() -> None:
     points = [(1, 10.0, 5.0), (2, 100.0, 5.0), (4, 10.2, 5.1), (7, 10.0, 8.0)]
     assert figures._numbers(points, (0.1, 0.1)) == ["1 +1", "2", "", "7"]
     assert figures._numbers(points, (0.1, 0.5)) == ["1 +2", "2", "", ""]
+
+
+# The memories' figures show what the plan says, and the tables are the model's functions.
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_every_occupant_is_a_rectangle(network: str) -> None:
+    _, facts = report_of(network)
+    boxes, level = figures.feature_memory(facts).to_dict()["data"]
+    found = [
+        (text, y - width / 2, width, base, base + x)
+        for text, y, width, base, x in zip(*(boxes[name] for name in ("text", "y", "width", "base", "x")), strict=True)
+    ]
+    assert found == [(o.tensor, o.address, o.size_bytes, o.begin, o.end) for o in facts.occupants]
+    assert dict(zip(level["x"], level["y"], strict=True)) == used_bytes(facts.occupants)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_bars_of_memories_are_as_long_as_the_memories_are_full(network: str) -> None:
+    _, facts = report_of(network)
+    for drawn, uses in (
+        (figures.constant_memories(facts), facts.constants),
+        (figures.external_memory(facts), (facts.external,)),
+    ):
+        length = np.zeros(len(uses))
+        free = np.zeros(len(uses))
+        for trace in drawn.to_dict()["data"]:
+            length[trace["y"][0]] += trace["x"][0]
+            free[trace["y"][0]] += trace["x"][0] if trace["text"] == ["free"] else 0
+        np.testing.assert_allclose(length, 100)
+        np.testing.assert_allclose(free, [100 * (1 - use.used / (use.capacity or use.used)) for use in uses])
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_tables_are_drawn_code_by_code(network: str) -> None:
+    _, facts = report_of(network)
+    drawn = figures.transfer_tables(facts).to_dict()["data"]
+    assert [trace["y"] for trace in drawn] == [table.codes.tolist() for table in facts.tables]
+    assert all(trace["x"] == list(range(-128, 128)) for trace in drawn)
