@@ -24,7 +24,7 @@ from ..model.onnx_graph import operator_set, set_values
 from ..model.runtime import RUNTIME_ERRORS
 from ..model.whole_samples import with_axis
 from .names import rename_shapes
-from .rewriting import WRITTEN_OUT, Rewritten, rewrite
+from .rewriting import SPELLINGS, WRITTEN_OUT, Rewritten, rewrite
 from .rewriting.float_graph import normalised_rows
 from .rewriting.normalisation import as_instances
 
@@ -157,8 +157,8 @@ def prepare(
     quant_pre_process(source, target, skip_symbolic_shape=True)
     model = onnx.load(target)
     rename_shapes(model)
-    found = rewrite(model, {}, WRITTEN_OUT)
-    found += rewrite(model, normalised_rows(model, samples) if samples else {})
+    found = rewrite(model, WRITTEN_OUT, {})
+    found += rewrite(model, SPELLINGS, normalised_rows(model, samples) if samples else {})
     drop_unread(model)
     return model, found
 

@@ -15,7 +15,7 @@ from lutterfly.host.command.main import main
 from lutterfly.host.frontend import ModelError
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
-from lutterfly.host.quantize import quantize, rewriting
+from lutterfly.host.quantize import float_model, quantize
 from lutterfly.host.quantize.float_model import prepare
 from lutterfly.host.quantize.rewriting import REWRITINGS, affine, products
 from lutterfly.host.quantize.rewriting.float_graph import FloatGraph
@@ -414,7 +414,7 @@ def test_another_function_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = network([("Tanh", (), {}), BATCH_NORMALISATION, ("Relu", (), {})], ("batch", *MAP[1:])).SerializeToString()
     values = {"x": np.random.default_rng(1).normal(size=(4, *MAP[1:])).astype(np.float32)}
     quantize(data, values)
-    monkeypatch.setattr(rewriting, "REWRITINGS", (broken,))
+    monkeypatch.setattr(float_model, "SPELLINGS", (broken,))
     message = r"net: output 'y' of the rewritten float model is \d+\.\d+% from the float model's, which is no rounding"
     with pytest.raises(ModelError, match=message):
         quantize(data, values, name="net")

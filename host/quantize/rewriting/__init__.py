@@ -30,12 +30,12 @@ from .resampling import RESAMPLING
 from .softmax import ATTENTION, QUOTIENT, SOFTMAX
 from .written_out import FAST_VARIANCE, FLATTENED_SOFTMAX, SUM, TURNED_DIFFERENCE, WRITTEN_SOFTMAX
 
-__all__ = ["RECURRENT", "REWRITINGS", "WRITTEN_OUT", "Mask", "Rewriting", "Rewritten", "rewrite"]
+__all__ = ["RECURRENT", "REWRITINGS", "SPELLINGS", "WRITTEN_OUT", "Mask", "Rewriting", "Rewritten", "rewrite"]
 
-#: What is tried before values of the samples are taken: they are those of what it makes.
+#: Rewritings of operators that exporters write out as several. They come before values of the samples are computed.
 WRITTEN_OUT: tuple[Rewriting, ...] = (FLATTENED_SOFTMAX, WRITTEN_SOFTMAX, SUM, FAST_VARIANCE, TURNED_DIFFERENCE)
-REWRITINGS: tuple[Rewriting, ...] = (
-    *WRITTEN_OUT,
+#: Rewritings to operators that the accelerator runs. They come after WRITTEN_OUT, and read values of the samples.
+SPELLINGS: tuple[Rewriting, ...] = (
     DILATION,
     EINSUM,
     WEIGHTS_AT_LEFT,
@@ -66,18 +66,16 @@ REWRITINGS: tuple[Rewriting, ...] = (
     LAST_AXIS,
     AFFINE,
 )
+REWRITINGS: tuple[Rewriting, ...] = (*WRITTEN_OUT, *SPELLINGS)
 
 
-def rewrite(
-    model: onnx.ModelProto, rows: NormalisedRows, rewritings: tuple[Rewriting, ...] | None = None
-) -> list[Rewritten]:
-    """Rewrite a float model whose shapes are known, and tell what was rewritten.
+def rewrite(model: onnx.ModelProto, rewritings: tuple[Rewriting, ...], rows: NormalisedRows) -> list[Rewritten]:
+    """Apply rewritings in order to a float model whose shapes are known, and return what was rewritten.
 
-    ``rows`` are values of what is normalised; there are none without samples. All rewritings are tried unless some
-    are given.
+    ``rows`` are values of what is normalised; there are none without samples.
     """
     found: list[Rewritten] = []
-    for rewriting in REWRITINGS if rewritings is None else rewritings:
+    for rewriting in rewritings:
         graph, nodes, count = FloatGraph(model, rows), [], len(found)
         for node in [*graph.nodes]:
             if graph.is_dropped(node):

@@ -15,7 +15,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution
 from lutterfly.host.model.executed import open_session
 from lutterfly.host.model.model import Model
-from lutterfly.host.quantize import quantize, rewriting
+from lutterfly.host.quantize import float_model, quantize
 from lutterfly.host.quantize.float_model import prepare
 from lutterfly.host.quantize.rewriting.convolutions import DILATION
 
@@ -230,7 +230,7 @@ def test_a_float_model_gets_one_dilated_convolution(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", CASES)
 def test_a_quantised_model_has_one_dilated_layer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASES[name]
-    monkeypatch.setattr(rewriting, "REWRITINGS", ())
+    monkeypatch.setattr(float_model, "SPELLINGS", ())
     data = quantize(network(case).SerializeToString(), samples(case))
     graph = import_model(data)
     layers = [layer for layer in graph.layers if isinstance(layer, Convolution)]
