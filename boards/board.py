@@ -148,7 +148,7 @@ class Board:
 
     @property
     def pins(self) -> dict[str, BoardPin]:
-        """Return the pins by the names of the ports of :class:`lutterfly.hdl.top_board.TopBoard`."""
+        """The pins by the names of the ports of :class:`lutterfly.hdl.top_board.TopBoard`."""
         found = {"clock": self.clock, "rx": self.rx, "tx": self.tx, "busy": self.busy}
         if self.error is not None:
             found["error"] = self.error

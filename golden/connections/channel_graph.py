@@ -103,12 +103,12 @@ class ChannelGraph:
 
     @property
     def channels(self) -> dict[str, int]:
-        """Return the number of channels of every tensor, inputs first."""
+        """The number of channels of every tensor, inputs first."""
         return dict(self.inputs) | {layer.name: layer.channels for layer in self.layers}
 
     @property
     def sparse_layers(self) -> tuple[ChannelLayer, ...]:
-        """Return the layers that have a connection pattern."""
+        """The layers that have a connection pattern."""
         return tuple(layer for layer in self.layers if layer.kind is Dependence.SPARSE)
 
     def covering_layers(self) -> frozenset[str]:

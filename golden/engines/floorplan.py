@@ -72,7 +72,7 @@ class Floorplan:
 
     @property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Return pairs of neighbouring columns that share hardware, the column whose words come first in front. With
+        """Pairs of neighbouring columns that share hardware, the column whose words come first in front. With
         several rows the two are from two rows, so that a pair's words and sums all go to the same pairs."""
         columns, of_row = self.columns, self.row_columns
         pairs: list[tuple[int, int]] = []

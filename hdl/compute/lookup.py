@@ -136,7 +136,7 @@ class Lookup(wiring.Component):
 
     @property
     def _has_counts(self) -> bool:
-        """Return whether list entries hold the number of bytes of a word that count."""
+        """Whether list entries hold the number of bytes of a word that count."""
         return "keeps" in self.step.shape().members
 
     def _elaborate_list(self, m: Module) -> Ram:

@@ -39,12 +39,12 @@ class DepthwiseStage(ArrayStage):
 
     @property
     def taps(self) -> int:
-        """Return the columns of a chain."""
+        """The columns of a chain."""
         return self.config.engines[DEPTHWISE].taps
 
     @property
     def chains(self) -> int:
-        """Return the number of chains."""
+        """The number of chains."""
         return self.config.engines[DEPTHWISE].chains
 
     def latency(self, floorplan: Floorplan) -> int:

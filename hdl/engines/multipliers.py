@@ -203,7 +203,7 @@ class ColumnArbiter(wiring.Component):
 
     @property
     def borrowers(self) -> list:
-        """Return the ports of the borrowers."""
+        """The ports of the borrowers."""
         return [getattr(self, f"borrower_{place}") for place in range(len(self.columns))]
 
     def elaborate(self, platform) -> Module:

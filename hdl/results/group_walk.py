@@ -294,5 +294,5 @@ class GroupWalk(wiring.Component):
 
     @property
     def _slot_bits(self) -> int:
-        """Return the bits of a group's number within its piece."""
+        """The bits of a group's number within its piece."""
         return ceil_log2(self.config.array.columns // self.requant_lanes)

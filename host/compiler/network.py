@@ -169,7 +169,7 @@ class Network:
 
     @property
     def roots(self) -> list[str]:
-        """Return all roots in the feature memory: inputs first, then in the order of use."""
+        """All roots in the feature memory: inputs first, then in the order of use."""
         names = [*self.graph.inputs, *(name for layer in self.graph.layers for name in (*layer.fetched, layer.output))]
         return list(dict.fromkeys(map(self.root, names)))
 

@@ -39,11 +39,11 @@ from .fragments import (
 from .parse import PER_TENSOR
 from .source import ATTEND, FOLD, NORMALISE, REWRITE, ModelError, Source, UnsupportedError, size
 
-# Pointwise operators that have a value for each channel: which fragments consist of them.
+# Fragments of pointwise operators with a value for each channel.
 
 
 def is_of_channels(source: Source, fragment: Fragment) -> bool:
-    """Whether a fragment is a function of the code and the channel of each element of one feature map."""
+    """Return whether a fragment is a function of the code and the channel of each element of one feature map."""
     shape = source.shapes.get(fragment.inputs[0], ()) if len(fragment.inputs) == 1 else ()
     if len(shape) not in (3, 4) or any(source.shapes.get(name) != shape for name in fragment.outputs):
         return False
@@ -54,7 +54,7 @@ def is_of_channels(source: Source, fragment: Fragment) -> bool:
 
 
 def _fits(source: Source, node: NodeProto, shape: tuple[int, ...]) -> bool:
-    """Whether operands are scalars, or have a value for each channel, and no shape changes."""
+    """Return whether operands are scalars, or have a value for each channel, and no shape changes."""
     if any(source.shapes.get(name) != shape for name in (*source.dynamic_inputs(node), *node.output)):
         return False
     if node.op_type == NORMALISATION:
@@ -73,28 +73,28 @@ def _has_channels(source: Source, node: NodeProto) -> bool:
     )
 
 
-# Which operators move elements of a feature map, and compute nothing.
+# Operators that move elements of a feature map, and compute nothing.
 
 
 def is_move(source: Source, node: NodeProto) -> bool:
-    """Whether an operator moves elements to other pixels, repeats them or leaves some out."""
+    """Return whether an operator moves elements to other pixels, repeats them or leaves some out."""
     return node.op_type in MOVES or is_crop(source, node)
 
 
 def is_layout(source: Source, node: NodeProto) -> bool:
-    """Whether an operator has its elements in another order or shape, or some of them, and no image need be there."""
+    """Return whether an operator reorders, reshapes or selects elements of a tensor that need not be an image."""
     return node.op_type in LAYOUT or is_choice(source, node)
 
 
 def is_choice(source: Source, node: NodeProto) -> bool:
-    """Whether an operator takes elements by constant indices."""
+    """Return whether an operator selects elements by constant indices."""
     if node.op_type not in CHOICE:
         return False
     return node.input[0] in source.shapes and node.input[1] in source.constants
 
 
 def is_crop(source: Source, node: NodeProto) -> bool:
-    """Whether an operator takes neighbouring rows and columns of a feature map with channels in front."""
+    """Return whether an operator selects neighbouring rows and columns of a feature map with channels in front."""
     if node.op_type not in CROP:
         return False
     before, after = (source.shapes.get(name, ()) for name in (node.input[0], node.output[0]))
@@ -107,30 +107,30 @@ def is_crop(source: Source, node: NodeProto) -> bool:
 
 # Tensors of 16-bit codes: pointwise operators between 8-bit codes may have them, quantised products may not.
 #
-# QuantizeLinear to 16 bits and DequantizeLinear of them are pointwise operators themselves: what stands between two
+# QuantizeLinear to 16 bits and DequantizeLinear of them are pointwise operators themselves: all that is between two
 # tensors of 8-bit codes is one table, however it is quantised on the way.
 
 NARROW = "quantise to int8 here (activation_type=QuantType.QInt8)"
 REMEDY = f"only pointwise operators on one activation may have 16-bit tensors around them: {NARROW}"
-#: What ONNX Runtime makes of a product of quantised weights with activations that have no 8-bit codes.
+#: The operator with which ONNX Runtime replaces a product of quantised weights with activations without 8-bit codes.
 _WEIGHTS_ALONE = "MatMulNBits"
-#: What ONNX Runtime may leave between a product and its quantised ends.
+#: Operators that ONNX Runtime may leave between a product and its quantised ends.
 _BESIDE = (*LAYOUT, *POOLING, *TRANSPARENT, "Relu", "Clip")
 
 
 def is_wide(source: Source, tensor: str) -> bool:
-    """Whether a tensor is an activation of int16 or uint16 codes."""
+    """Return whether a tensor is an activation of int16 or uint16 codes."""
     return source.types.get(tensor) in (np.int16, np.uint16)
 
 
 def wide_tensor(source: Source, fragment: Fragment) -> str:
-    """What a fragment has of 16-bit codes, for messages: type and name of the first tensor, or an empty string."""
+    """Return type and name of a fragment's first tensor of 16-bit codes, for messages, or an empty string."""
     names = [name for node in fragment.nodes for name in (*source.dynamic_inputs(node), *node.output)]
     return next((shown(source, name) for name in names if is_wide(source, name)), "")
 
 
 def wide_between(source: Source, fragment: Fragment, one: NodeProto, other: NodeProto) -> str:
-    """Likewise of what lies between two nodes of a fragment."""
+    """Return type and name of the first tensor of 16-bit codes between two nodes of a fragment, or an empty string."""
     first, last = (node for node in fragment.nodes if node in (one, other))
     after, ahead = set(first.output), set(source.dynamic_inputs(last))
     for node in fragment.nodes:
@@ -141,17 +141,17 @@ def wide_between(source: Source, fragment: Fragment, one: NodeProto, other: Node
 
 
 def shown(source: Source, tensor: str) -> str:
-    """Type and name of a tensor."""
+    """Return type and name of a tensor."""
     return f"the {source.types[tensor]} tensor {tensor!r}"
 
 
 def check_wide(source: Source) -> None:
-    """Check that quantised products read and make 8-bit codes.
+    """Check that quantised products read and compute 8-bit codes.
 
     Raises
     ------
     ModelError
-        If one reads or makes a tensor of 16-bit codes: ONNX Runtime has no integer kernel for it.
+        If one reads or computes a tensor of 16-bit codes, for which ONNX Runtime has no integer kernel.
     """
     for node in source.nodes:
         if not _is_quantised(source, node):
@@ -165,7 +165,7 @@ def check_wide(source: Source) -> None:
 
 
 def _is_quantised(source: Source, node: NodeProto) -> bool:
-    """Whether a node is a product with quantised weights."""
+    """Return whether a node is a product with quantised weights."""
     constants = [name for name in node.input if name in source.constants]
     if node.op_type not in FLOAT_PRODUCTS:
         return node.op_type == _WEIGHTS_ALONE
@@ -175,7 +175,7 @@ def _is_quantised(source: Source, node: NodeProto) -> bool:
 
 
 def _codes_ahead(source: Source, node: NodeProto) -> Iterator[str]:
-    """The quantised tensors that the activations of a product come from."""
+    """Yield the quantised tensors that the activations of a product come from."""
     for name in source.dynamic_inputs(node):
         producer = source.producer.get(name)
         if producer is not None and producer.op_type == "DequantizeLinear":
@@ -185,7 +185,7 @@ def _codes_ahead(source: Source, node: NodeProto) -> Iterator[str]:
 
 
 def _codes_after(source: Source, node: NodeProto) -> Iterator[str]:
-    """The quantised tensors that the result of a product becomes."""
+    """Yield the quantised tensors that the result of a product becomes."""
     for reader in source.consumers.get(node.output[0], []):
         if reader.op_type == "QuantizeLinear":
             yield reader.output[0]
@@ -193,9 +193,10 @@ def _codes_after(source: Source, node: NodeProto) -> Iterator[str]:
             yield from _codes_after(source, reader)
 
 
-# Scales and zero points of activations: where operators keep them, and those of a tensor of codes.
+# Scales and zero points of activations: their positions among operands, and those of a tensor of codes.
 
-#: Where operators keep scales of activations, the result's last; zero points follow them, inputs stand before them.
+#: Positions of the scales of activations among operands, the result's last; each follows its input, and its zero point
+#: follows it.
 _SCALES = {
     "QuantizeLinear": (1,),
     "DequantizeLinear": (1,),
@@ -248,7 +249,8 @@ def _scale_positions(node: NodeProto) -> tuple[int, ...]:
 
 
 def quantisation_operands(node: NodeProto) -> list[tuple[str, str]]:
-    """("scale" or "zero point", tensor) for every scale and zero point of an activation that the node names."""
+    """Return ("scale" or "zero point", tensor) for every scale and zero point of an activation among a node's
+    operands."""
     found = []
     for position in _scale_positions(node):
         for kind, at in (("scale", position), ("zero point", position + 1)):
@@ -258,10 +260,10 @@ def quantisation_operands(node: NodeProto) -> list[tuple[str, str]]:
 
 
 def quantisation(source: Source, tensor: str) -> tuple[float, int]:
-    """Scale and zero point, as an int8 code, of a tensor of codes.
+    """Return scale and zero point, as an int8 code, of a tensor of codes.
 
-    They stand in the node that computes it, or, for operators that keep them (MaxPool, Reshape ...) and for inputs,
-    further along.
+    They are operands of the node that computes the tensor; or, for operators that do not change them (MaxPool, Reshape
+    ...) and for inputs, of other nodes along the way.
     """
     offset = code_offset(source.types[tensor])
     name, seen, unknown, computed_by = tensor, set(), (1.0, -offset), None
@@ -297,14 +299,14 @@ def _values(source: Source, node: NodeProto, position: int, offset: int) -> tupl
     return float(source.constants[node.input[position]].item()), code - offset
 
 
-#: Operators that make a fragment one of their kind, and what may stand with one of them in a fragment.
+#: Operators that determine the kind of a fragment, and operators that may be in a fragment with one of them.
 _SPECIAL = (
     (Kind.AVERAGE, AVERAGE, (*QUANTISERS, *TRANSPARENT, *LAYOUT, *POOLING)),
     (Kind.CONCAT, CONCAT, POINTWISE),
     (Kind.SLICE, SLICE, POINTWISE),
     (Kind.PAD, PAD, POINTWISE),
 )
-#: Operators on two activations that are layers, each with its kind.
+#: The kind of each operator on two activations that is a layer.
 _OF_TWO = (
     dict.fromkeys(ADDITION, Kind.ADDITION)
     | dict.fromkeys(SUBTRACTION, Kind.SUBTRACTION)
@@ -378,13 +380,14 @@ def _refuse_foreign(fragment: Fragment, node: NodeProto) -> tuple[Kind, str]:
 
 
 def _is_foreign(source: Source, node: NodeProto) -> bool:
-    """Whether an operator is none of a kind of layer, wherever it stands."""
+    """Return whether an operator is part of no kind of layer, in any fragment."""
     known = (*POINTWISE, *POOLING, *(operator for _, operators, _ in _SPECIAL for operator in operators))
     return node.op_type not in known and not is_layout(source, node) and not is_move(source, node)
 
 
 def _foreign(node: NodeProto) -> str:
-    """An operator that no layer computes: as the user wrote it, unless ONNX Runtime made it of several."""
+    """Return the name of an operator that no layer computes, for messages: as the user wrote it, unless ONNX Runtime
+    has fused several."""
     if node.op_type in CHOICE:
         return f"{node.op_type} by indices that are computed"
     written = written_operator(node)
@@ -395,7 +398,8 @@ def _foreign(node: NodeProto) -> str:
 def _judge_special(
     source: Source, fragment: Fragment, kind: Kind, operators: tuple[str, ...], companions: tuple[str, ...]
 ) -> tuple[Kind, str]:
-    """A fragment with an operator that makes it ``kind``: whether the others in it may stand there."""
+    """Return the kind of a fragment with an operator that makes it ``kind``, or why another operator in it prevents
+    that."""
     special = [node for node in fragment.nodes if node.op_type in operators]
     wide = wide_tensor(source, fragment)
     if kind is Kind.AVERAGE and wide:
@@ -413,7 +417,7 @@ def _judge_special(
         fragment.remedy = NARROW if between else "put QuantizeLinear and DequantizeLinear between them"
         ends = f"tensors of 8 bits, which {between} between them is not" if between else "quantised tensors"
         return Kind.HOST, f"{label(node)} stands with {label(special[0])} between {ends}"
-    # What becomes of one activation is a function of each of its elements, in whatever branches.
+    # The result of a single activation is a function of each of its elements, in any branches.
     is_of_one = kind in (Kind.SLICE, Kind.PAD) and len(fragment.inputs) == 1
     for node in fragment.nodes:
         if node is not special[0] and len(source.dynamic_inputs(node)) > 1 and not is_of_one:
@@ -427,9 +431,10 @@ def _judge_special(
 
 
 def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
-    """A fragment that combines several activations: two that become one, or perhaps a function of a single one."""
+    """Return the kind of a fragment that combines several activations: an operator on two, or perhaps a table of
+    one."""
     first, *after = (node for node in fragment.nodes if node.op_type not in (*QUANTISERS, *TRANSPARENT))
-    # ONNX' own operators take codes as integers, without their scales.
+    # ONNX's own operators read codes as integers, without their scales.
     quantised = first.domain == "com.microsoft" or not source.is_codes(first.output[0])
     is_of_two = len(fragment.inputs) == 2 and quantised and {node.op_type for node in after} <= {"Relu", "Clip"}
     if first.op_type in _OF_TWO and is_of_two and not wide_tensor(source, fragment):
@@ -445,7 +450,7 @@ def _judge_combination(source: Source, fragment: Fragment) -> tuple[Kind, str]:
 
 
 def combines(source: Source, fragment: Fragment) -> UnsupportedError:
-    """Why a fragment cannot be a table."""
+    """Return why a fragment cannot be a table."""
     reason = f"it combines {len(fragment.inputs)} activations ({_listed(fragment.inputs)})"
     wide = wide_tensor(source, fragment)
     if wide and any(node.op_type in ADDITION for node in fragment.nodes):
@@ -471,7 +476,7 @@ def _is_layout(source: Source, fragment: Fragment) -> bool:
 
 
 def _pointwise_problem(source: Source, node: NodeProto) -> str:
-    """Why the result for a code would depend on more than the code, or an empty string."""
+    """Return why the result for a code would depend on more than the code, or an empty string."""
     operands = node.input if node.op_type not in QUANTISERS else node.input[:1]
     for name in operands:
         constant = source.constants.get(name)
@@ -483,14 +488,14 @@ def _pointwise_problem(source: Source, node: NodeProto) -> str:
     return ""
 
 
-# Partition: a head on the host, a middle on the accelerator, a tail on the host.
+# The partition: a head on the host, a middle on the accelerator, a tail on the host.
 
 
 def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
     """Choose the fragments that run on the accelerator.
 
-    Fragments that it cannot run belong to the head or the tail; what they need, and what they lead to, runs on
-    the host with them. Layout operators at the ends stay with the host.
+    Fragments that it cannot run belong to the head or the tail, together with all fragments before or after them.
+    Layout operators at the ends stay on the host.
 
     Returns
     -------
@@ -500,7 +505,7 @@ def partition(source: Source, fragments: list[Fragment]) -> list[Fragment]:
     Raises
     ------
     ModelError
-        If a fragment between two layers of the accelerator cannot run there, or nothing can.
+        If a fragment between two layers of the accelerator cannot run there, or no fragment can.
     """
     graph = _Order(fragments)
     products = [fragment for fragment in fragments if fragment.kind in PRODUCTS]
@@ -541,7 +546,7 @@ def _leads_to_layer(below: set[Fragment], host: set[Fragment]) -> bool:
 
 
 class _Order:
-    """Everything above and below each fragment."""
+    """The fragments that each fragment depends on (above), and those that depend on it (below)."""
 
     def __init__(self, fragments: list[Fragment]):
         maker = {name: fragment for fragment in fragments for name in fragment.outputs}

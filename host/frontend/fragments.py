@@ -113,7 +113,7 @@ _WRITTEN_KEY = "lutterfly.operator"
 
 
 class Kind(enum.Enum):
-    """What a fragment is for the accelerator."""
+    """The kind of layers that a fragment becomes."""
 
     LINEAR = "convolution or matrix product"
     FLOAT_LINEAR = "convolution or matrix product in float32"
@@ -135,7 +135,7 @@ class Kind(enum.Enum):
     HOST = "host only"
 
 
-#: What the accelerator is there for: it runs all of these, whatever stands between them.
+#: Kinds that the accelerator must run, with all fragments between them.
 PRODUCTS = (Kind.LINEAR, Kind.FLOAT_LINEAR, Kind.FUNCTION)
 
 
@@ -146,16 +146,16 @@ class Fragment:
     Attributes
     ----------
     nodes : list of NodeProto
-        In order of execution, the DequantizeLinear nodes of its inputs included.
+        Nodes in order of execution, including the DequantizeLinear nodes of its inputs.
     inputs, outputs : list of str
-        Activations that it reads and that others read from it.
+        Activations that it reads, and its results that others read.
     kind : Kind
     reason, remedy : str
         Why the accelerator cannot run it, and what the user can do.
     cause : NodeProto or None
-        The node that this is about, where it is not the one that the fragment is named after.
+        The node that ``reason`` is about, if the fragment is not named after it.
     own : list of NodeProto
-        The nodes that no other fragment has, where it shares operators with some; the fragment is named after them.
+        Where it shares nodes with other fragments, those that no other fragment has; it is named after them.
     """
 
     nodes: list[NodeProto]
@@ -177,26 +177,26 @@ class Fragment:
 
     @property
     def label(self) -> str:
-        """Operator and name, for messages."""
+        """The operator and the name of the fragment, for messages."""
         return label(self.cause or self.main)
 
 
 def label(node: NodeProto) -> str:
-    """Operator and name of a node as the user wrote them, for messages."""
+    """Return operator and name of a node as the user wrote them, for messages."""
     return f"{written_operator(node)} {node.name!r}"
 
 
 def written_operator(node: NodeProto) -> str:
-    """The operator that the user wrote where ONNX Runtime executes a node."""
+    """Return the operator that the user wrote in the place of a node of ONNX Runtime."""
     return next((entry.value for entry in node.metadata_props if entry.key == _WRITTEN_KEY), node.op_type)
 
 
 def note_written(node: NodeProto, operator: str) -> None:
-    """Note which operator the user wrote where ONNX Runtime executes a node."""
+    """Note the operator that the user wrote in the place of a node of ONNX Runtime."""
     node.metadata_props.add(key=_WRITTEN_KEY, value=operator)
 
 
-# Find the fragments of a model: cut it at its tensors of 8-bit codes.
+# The fragments of a model are found by cutting it at its tensors of 8-bit codes.
 
 
 def find_fragments(source: Source) -> list[Fragment]:
@@ -213,7 +213,7 @@ def find_fragments(source: Source) -> list[Fragment]:
 
 
 def _group_nodes(source: Source) -> list[list[NodeProto]]:
-    """Nodes that exchange float tensors belong together; a DequantizeLinear belongs to each of its readers."""
+    """Return groups of nodes connected by float tensors; a DequantizeLinear is added to each of its readers later."""
     group = {id(node): [node] for node in source.nodes if not _dequantises(source, node)}
     for node in source.nodes:
         if _dequantises(source, node):
@@ -229,7 +229,7 @@ def _group_nodes(source: Source) -> list[list[NodeProto]]:
 
 
 def _dequantises(source: Source, node: NodeProto) -> bool:
-    """Whether a node dequantises codes; sums of 32 bits are no codes."""
+    """Return whether a node dequantises codes; sums of 32 bits are no codes."""
     return node.op_type == "DequantizeLinear" and source.is_codes(node.input[0])
 
 
@@ -258,7 +258,7 @@ def _make_fragment(source: Source, nodes: list[NodeProto], places: Mapping[int, 
     def is_output(name: str) -> bool:
         readers = source.consumers.get(name, [])
         leaves = name in model_outputs or any(id(reader) not in present for reader in readers)
-        # Codes that a float tensor of the fragment passes by are read in the fragment itself.
+        # Codes with a float path around them are read within the fragment itself.
         return name not in shared and (leaves or (source.is_codes(name) and bool(readers)))
 
     outputs = [name for node in ordered for name in node.output if name in source.shapes and is_output(name)]
@@ -266,10 +266,11 @@ def _make_fragment(source: Source, nodes: list[NodeProto], places: Mapping[int, 
 
 
 def _parts(source: Source, fragment: Fragment) -> list[Fragment]:
-    """Fragments of their own for results that have nothing but pointwise operators in common.
+    """Divide a fragment into one for each result, or group of results, that share pointwise operators only.
 
-    A float or 16-bit tensor with several readers makes them one fragment; each result is then a layer of its own, or
-    runs on the host. What they share is in each of them, as a DequantizeLinear is in each fragment that reads it.
+    A float or 16-bit tensor with several readers joins them in one fragment; after the division each result is a layer
+    of its own, or runs on the host. Shared nodes are in each part, as a DequantizeLinear is in each fragment that reads
+    it.
     """
     if len(fragment.outputs) < 2 or any(node.op_type in LINEAR for node in fragment.nodes):
         return [fragment]
@@ -285,7 +286,7 @@ def _parts(source: Source, fragment: Fragment) -> list[Fragment]:
 
 
 def _apart(source: Source, fragment: Fragment) -> list[list[str]]:
-    """The outputs of a fragment in groups: those that share an operator that is not pointwise stay together."""
+    """Return the outputs of a fragment in groups; those that share an operator that is not pointwise are in one."""
     groups: list[tuple[list[str], set[int]]] = []
     for name in fragment.outputs:
         nodes = _above(source, fragment, [name])
@@ -298,7 +299,7 @@ def _apart(source: Source, fragment: Fragment) -> list[list[str]]:
 
 
 def _above(source: Source, fragment: Fragment, outputs: list[str]) -> list[NodeProto]:
-    """The nodes of a fragment between codes and some of its outputs, in order of execution."""
+    """Return the nodes of a fragment between codes and some of its outputs, in order of execution."""
     needed, nodes = set(outputs), []
     for node in reversed(fragment.nodes):
         if needed & set(node.output):
@@ -308,7 +309,8 @@ def _above(source: Source, fragment: Fragment, outputs: list[str]) -> list[NodeP
 
 
 def _order(source: Source, fragments: list[Fragment]) -> list[Fragment]:
-    """The fragments in rounds: in each of them all that read nothing but what those before have made."""
+    """Return the fragments in order of execution, in rounds: each has all fragments whose inputs come from earlier
+    rounds."""
     maker = {name: number for number, fragment in enumerate(fragments) for name in fragment.outputs}
     makers = [{maker[name] for name in fragment.inputs if name in maker} for fragment in fragments]
     readers: list[list[int]] = [[] for _ in fragments]
@@ -334,9 +336,9 @@ def _order(source: Source, fragments: list[Fragment]) -> list[Fragment]:
 
 
 def _bypass(source: Source, fragment: Fragment, late: Container[str]) -> str:
-    """What reads a float tensor of a fragment past quantised ones: together with what comes of codes that are ``late``.
+    """Return a message that names the node that combines a float tensor with codes that bypass it.
 
-    These are computed from the fragment's own results.
+    These codes, ``late``, are computed from the fragment's own results.
     """
     behind = {name for name in fragment.inputs if name in late}
     for node in fragment.nodes:
@@ -349,15 +351,16 @@ def _bypass(source: Source, fragment: Fragment, late: Container[str]) -> str:
     return f"{fragment.label} reads a float tensor past a quantised one"
 
 
-# Constant operands of operators on two activations: codes that the host delivers, as it does an input.
+# Constant operands of operators on two activations may be codes that the host delivers like an input.
 
 _OPERATORS = (*ADDITION, *SUBTRACTION, *MULTIPLICATION, *EXTREMES, *CONCAT)
 
 
 def deliver_constants(source: Source) -> None:
-    """Make activations of constant codes with a value for each element, as a position embedding or a class token.
+    """Turn constant codes with a value for each element, such as position embeddings and class tokens, into
+    activations.
 
-    Scalars stay, which become part of a table, and so do values of channels.
+    Scalars, which become part of a table, and values of channels remain constants.
     """
     makers = OnnxGraph(source.model, source.model.graph.node, source.constants).producer
     found: set[str] = set()
@@ -368,7 +371,7 @@ def deliver_constants(source: Source) -> None:
             codes = source.constants.get(maker.input[0] if dequantised else name)
             if name not in source.constants or codes is None or codes.dtype not in (np.int8, np.uint8):
                 continue
-            # ONNX' own operators take codes that are not dequantised as integers.
+            # ONNX's own operators read codes that are not dequantised as integers.
             is_quantised = dequantised or node.domain == "com.microsoft"
             if node.op_type in CONCAT or (is_quantised and has_elements(codes.shape)):
                 found |= {name, maker.input[0]} if dequantised else {name}
@@ -380,12 +383,12 @@ def deliver_constants(source: Source) -> None:
 
 
 def _operands(node: NodeProto) -> Sequence[str]:
-    """What an operator combines, without scales and zero points."""
+    """Return the operands of an operator without scales and zero points."""
     if node.op_type == "QLinearConcat":
         return node.input[2::3]
     return (node.input[0], node.input[3]) if node.domain == "com.microsoft" else node.input
 
 
 def has_elements(shape: Sequence[int]) -> bool:
-    """Whether a constant has a value for each element: along more axes than one."""
+    """Return whether a constant varies along more than one axis, so that it has values for elements."""
     return sum(size > 1 for size in shape) > 1

@@ -1,4 +1,5 @@
-"""Integer products: ConvInteger and MatMulInteger as quantised products, and why a product stays in float."""
+"""Products of integers, ConvInteger and MatMulInteger, as quantised products; and the causes that keep a product in
+float."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ from .parse import QUANTISE, fix_batch, measure
 from .source import FOLD_AFTER, ONE_TYPE, ModelError, OperandError, Source, UnsupportedError
 
 INTEGER = ("ConvInteger", "MatMulInteger")
-#: Results that one sum is put together from, at most; each costs an output channel. Enough for any code by any weight.
+#: Most results that one sum is composed of; each costs an output channel. It is enough for any code by any weight.
 MOST_RESULTS = 128
-#: From the least code to the greatest.
+#: Steps from the least code to the greatest.
 _STEPS = 255
 
 
@@ -28,19 +29,19 @@ _STEPS = 255
     f"the sums take more values than {MOST_RESULTS:,} results of 8 bits",
 )
 def replace_integer_products(source: Source) -> Source:
-    """Write every ConvInteger and MatMulInteger as a product with results of 8 bits, and their sum.
+    """Replace every ConvInteger and MatMulInteger by a product with several results of 8 bits, and their sum.
 
     A sum s lies between bounds that weights and zero points give, ``least <= s <= least + 255 * n``. So
 
         s = least + sum of clip(s - least - 255 * i, 0, 255) for i in range(n)
 
-    and each term is what QLinearConv or QGemm computes with scales of 1 and a bias, without rounding anything. The sum
-    over n is for the host.
+    and each term is a result of QLinearConv or QGemm with scales of 1 and a bias, without any rounding. The host
+    computes the sum over n.
 
     Returns
     -------
     Source
-        Not measured; ``source`` itself where there are no such operators.
+        The new source, not measured; ``source`` itself if there are no such operators.
     """
     if not any(node.op_type in INTEGER for node in source.model.graph.node):
         return source
@@ -52,21 +53,21 @@ def replace_integer_products(source: Source) -> Source:
         is_live = node.op_type in INTEGER and any(name in source.shapes for name in node.output)
         model.graph.node.extend(_replace(source, model, node) if is_live else [node])
     import_operators(model, "com.microsoft", 1)
-    # ONNX Runtime must go on treating the others as it treats the model.
+    # ONNX Runtime must treat the other nodes as those of the given model.
     mark_form(model, qdq=source.qdq)
     return Source(source.name, model, source.file, source.qdq)
 
 
 def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[NodeProto]:
-    """The nodes that compute what one integer product computes."""
+    """Return the nodes that replace an integer product."""
     is_convolution = node.op_type == "ConvInteger"
     codes, output = node.input[0], node.output[0]
     zero_point, weights = _operands(source, node)
-    # Output channels first, then everything that each of them adds up.
+    # Output channels are in front, then the elements that each of them sums.
     weights = weights if is_convolution else weights.T
     least, count = _bounds(source, node, weights, zero_point)
     channels, dtype = len(weights), zero_point.dtype
-    # The results of a channel lie side by side, so that groups of channels stay together.
+    # The results of a channel are side by side, so that groups of channels stay together.
     kernel = np.repeat(weights, count, axis=0)
     bias = (-least[:, None] - _STEPS * np.arange(count)).reshape(-1).astype(np.int32)
     first = dtype.type(np.iinfo(dtype).min)
@@ -118,14 +119,14 @@ def _replace(source: Source, model: onnx.ModelProto, node: NodeProto) -> list[No
 
 
 def _reduce(model: onnx.ModelProto, source: str, result: str, axis: int, constant) -> tuple:
-    """ReduceSum, whose axes have been an input since operator set 13."""
+    """Return a ReduceSum, whose axes have been an input since operator set 13."""
     if operator_set(model) >= 13:
         return "ReduceSum", "sum", [source, constant("axis", np.array([axis]))], result, {"keepdims": 0}
     return "ReduceSum", "sum", [source], result, {"keepdims": 0, "axes": [axis]}
 
 
 def _operands(source: Source, node: NodeProto) -> tuple[np.ndarray, np.ndarray]:
-    """The zero point of the activation, and int8 weights without one."""
+    """Return the zero point of the activation, and int8 weights without a zero point."""
     names = [*node.input, "", ""][:4]
     if any(name and name not in source.constants for name in names[1:]):
         raise ModelError(
@@ -157,7 +158,7 @@ def _operands(source: Source, node: NodeProto) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bounds(source: Source, node: NodeProto, weights: np.ndarray, zero_point: np.ndarray) -> tuple[np.ndarray, int]:
-    """The least sum of each output channel, int64[channels], and the results that the widest range takes."""
+    """Return the least sum of each output channel, int64[channels], and the number of results for the widest range."""
     limits = np.iinfo(zero_point.dtype)
     low, high = (np.int64(limit) - int(zero_point) for limit in (limits.min, limits.max))
     ends = weights.reshape(len(weights), -1).astype(np.int64)
@@ -179,7 +180,7 @@ INTEGER_LOWERING = OperatorLowering(
 )
 
 
-# Why ONNX Runtime computes a convolution or matrix product in float, read from the model as the user wrote it.
+# The cause for which ONNX Runtime computes a convolution or matrix product in float is read from the user's model.
 
 _REMOVED_BY_FUSION = ("Relu", "Clip", "Min", "Max", "Add", *TRANSPARENT)
 _RULES = (
@@ -190,7 +191,7 @@ _RULES = (
     ),
 )
 _SEPARATE = "put QuantizeLinear and DequantizeLinear between them"
-#: Position, name and type of the operands of a product, and how they come to have it.
+#: Position, name and type of the operands of a product, and the remedy with which they get the type.
 _OPERANDS = (
     (1, "weights are", np.int8, "quantise them with weight_type=QuantType.QInt8"),
     (
@@ -203,16 +204,16 @@ _OPERANDS = (
 
 
 def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelError:
-    """The refusal of a product that ONNX Runtime computes in float although codes surround it.
+    """Return the refusal of a product that ONNX Runtime computes in float although codes surround it.
 
     Parameters
     ----------
     given : Source
-        The model as the user wrote it, not yet measured.
+        The user's model, not yet measured.
     name : str
-        Of the product's node.
+        Name of the product's node.
     doubt : UnsupportedError
-        Why its bytes may not be those of an integer sum, and what would make them so; empty if it has none.
+        Why its bytes may differ from those of an integer sum, and a remedy; empty if there is no reason.
     """
     fix_batch(given.model)
     measure(given)
@@ -242,7 +243,7 @@ def explain_float(given: Source, name: str, doubt: UnsupportedError) -> ModelErr
 
 
 def _as_given(given: Source, node: NodeProto, doubt: UnsupportedError) -> UnsupportedError:
-    """A doubt of an operand with the user's name of it: where several nodes read it, ONNX Runtime makes others."""
+    """Return a doubt about an operand with the user's name, as ONNX Runtime renames operands with several readers."""
     at = next(
         (at for at, kind, *_ in _OPERANDS if isinstance(doubt, OperandError) and kind.startswith(doubt.operand)), 0
     )
@@ -256,7 +257,7 @@ def _as_given(given: Source, node: NodeProto, doubt: UnsupportedError) -> Unsupp
 
 @refuses("the model as the user wrote it has float weights in a product")
 def check_weights(given: Source, name: str) -> None:
-    """Refuse float weights, which ONNX Runtime would quantise itself, with a zero point."""
+    """Refuse float weights, which ONNX Runtime would quantise by itself, with a zero point."""
     node = given.named.get(name)
     operands = node.input[:2] if node is not None and node.op_type in FLOAT_PRODUCTS else ()
     for operand in operands:
@@ -334,8 +335,8 @@ def _codes_of(given: Source, node: NodeProto, at: int) -> str | None:
 
 
 def _quantised_again(given: Source, tensor: str) -> NodeProto | None:
-    """The QuantizeLinear that a tensor of codes comes from, if it quantises what was dequantised from 8 bits just
-    before: of 8 and 16 bits in a row ONNX Runtime merges nothing.
+    """Return the QuantizeLinear that computes a tensor of codes, if its input was dequantised from 8 bits just before;
+    ONNX Runtime does not merge such a pair of 8 and 16 bits.
     """
     again = given.producer.get(tensor)
     if again is None or again.op_type != "QuantizeLinear":

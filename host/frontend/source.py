@@ -1,4 +1,4 @@
-"""The measured model, what is raised of it, and parts that are cut out of it as models of their own."""
+"""The measured model, the frontend's exceptions, and parts that are cut out of the model as models of their own."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..model.model import Model
 from ..model.model_graph import mark_form, model_inputs
 from ..model.onnx_graph import OnnxGraph
 
-# What the frontend raises.
+# The frontend's exceptions, and remedies that their messages end with.
 
 FOLD = (
     "fold it into the weights of a layer before quantising, as `lutterfly quantize` does after convolutions and Gemm "
@@ -47,12 +47,12 @@ ONE_TYPE = "quantise all activations to one type, as `lutterfly quantize` does w
 REPLACE = "replace it, or end the quantised network before it"
 
 
-#: Remedies that name `lutterfly quantize`: they end a message.
+#: Matches a remedy that names `lutterfly quantize`, at the end of a message.
 _QUANTISING = re.compile(r"[^;]*\blutterfly quantize\b.*", re.DOTALL)
 
 
 def without_quantising(text: str) -> str:
-    """A message without the advice to quantise with `lutterfly quantize`, for a model that this has made."""
+    """Return a message without the advice to use `lutterfly quantize`, for a model from that command."""
     return _QUANTISING.sub(f" {REPLACE}", text)
 
 
@@ -66,7 +66,7 @@ class UnsupportedError(Exception):
     Attributes
     ----------
     reason, remedy : str
-        What is wrong, and what the user can do.
+        The cause, and what the user can do.
     """
 
     def __init__(self, reason: str, remedy: str = REPLACE):
@@ -81,11 +81,11 @@ class OperandError(UnsupportedError):
     Parameters
     ----------
     operand : str
-        Which of them, for messages.
+        Kind of the operand, for messages.
     name : str
-        Of the tensor.
+        Name of the tensor.
     problem : str
-        What it is, as a sentence goes on behind the name.
+        Continuation of a sentence after the name.
     remedy : str
     """
 
@@ -95,16 +95,16 @@ class OperandError(UnsupportedError):
         self.problem = problem
 
     def of(self, name: str, remedy: str) -> OperandError:
-        """The same of a tensor that the user calls otherwise than ONNX Runtime does."""
+        """Return the error with the user's name of the tensor, which may differ from ONNX Runtime's."""
         return OperandError(self.operand, name, self.problem, remedy)
 
 
-# What functions of the model that are layers compute, as far as all kinds of them have it.
+# The properties that all functions that are layers have.
 
 
 @dataclass(frozen=True)
 class Geometry:
-    """A kernel of a convolution, its attributes as ONNX has them; the kernel of a pointwise one has no sizes."""
+    """A kernel of a convolution with its ONNX attributes; the kernel of a pointwise one has no sizes."""
 
     kernel: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
@@ -113,23 +113,23 @@ class Geometry:
 
     @property
     def attributes(self) -> dict[str, tuple[int, ...]]:
-        """Of a convolution; none where it has no kernel."""
+        """The ONNX attributes of a convolution; empty if it has no kernel."""
         names = ("strides", "dilations", "pads")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
 class LayerBody(Protocol):
-    """What a function computes, as far as all kinds of layers have it.
+    """The body of a function that is a layer, of any kind.
 
     Attributes
     ----------
     inputs, outputs : int
-        Channels.
+        Numbers of channels.
     spatial : int or None
-        Dimensions after the channels; None where no constant tells.
+        Number of dimensions after the channels; None where no constant determines it.
     geometry : Geometry
     zero_point, result_zero_point : int
-        int8 codes, of input and output.
+        Zero points of input and output, int8 codes.
     """
 
     inputs: int
@@ -141,27 +141,27 @@ class LayerBody(Protocol):
 
 
 class Source(OnnxGraph):
-    """A model as the passes see it.
+    """A model in the form that the passes read.
 
     Parameters
     ----------
     name : str
-        For messages.
+        Name of the model, for messages.
     model : ModelProto
         The model with a unique name for every node; with a batch of 1 once that is fixed.
     file : Model
-        The model as the user gave it, or as it was rewritten from QONNX.
+        The user's model, or its rewriting from QONNX.
     qdq : bool
         Whether it has the QDQ form.
     functions : mapping of (str, str) to LayerBody
-        By domain and name, those of the model that are layers.
+        The model's functions that are layers, by domain and name.
 
     Attributes
     ----------
     constants : dict of str to array
-        Initializers, and whatever the nodes compute from them alone.
+        Initializers, and tensors that nodes compute from them alone.
     shapes, types : dict
-        Of every activation, for one sample.
+        Shape and type of every activation, for one sample.
     nodes : list of NodeProto
         The nodes that depend on the inputs and that an output depends on, in order of execution; none before the model
         is measured.
@@ -188,30 +188,30 @@ class Source(OnnxGraph):
 
     @cached_property
     def named(self) -> dict[str, NodeProto]:
-        """The nodes by their names, as they are when somebody asks first."""
+        """The nodes by name, at the time of the first access."""
         return {node.name: node for node in self.model.graph.node}
 
     @cached_property
     def float_initializers(self) -> frozenset[str]:
-        """The initializers of float32, as they are when somebody asks first."""
+        """The names of float32 initializers, at the time of the first access."""
         float32 = onnx.TensorProto.FLOAT
         return frozenset(tensor.name for tensor in self.model.graph.initializer if tensor.data_type == float32)
 
     def is_codes(self, tensor: str) -> bool:
-        """Whether a tensor is an activation of int8 or uint8 codes."""
+        """Return whether a tensor is an activation of int8 or uint8 codes."""
         return tensor in self.types and self.types[tensor] in (np.int8, np.uint8)
 
     def function(self, node: NodeProto) -> LayerBody | None:
-        """The layer that a node calls, if it calls one."""
+        """Return the layer that a node calls, if it calls one."""
         return self.functions.get((node.domain, node.op_type))
 
     def dynamic_inputs(self, node: NodeProto) -> list[str]:
-        """The inputs of a node that are activations."""
+        """Return the inputs of a node that are activations."""
         return [name for name in reads(node) if name in self.shapes]
 
 
 def connect(source: Source) -> None:
-    """Find the nodes that an output depends on, and who computes and reads each tensor."""
+    """Find the nodes that an output depends on, and index the producer and the consumers of each tensor."""
     needed = set(source.outputs)
     live = []
     for node in reversed(source.model.graph.node):
@@ -224,11 +224,11 @@ def connect(source: Source) -> None:
 
 
 def size(shape: tuple[int, ...]) -> int:
-    """Elements of a tensor."""
+    """Return the number of elements of a tensor."""
     return math.prod(shape)
 
 
-# Cut parts out of the model as models of their own: regions to tabulate, head and tail that run on the host.
+# Parts of the model are cut out as models of their own: regions to tabulate, and head and tail for the host.
 
 Dimensions = Sequence[int | str]
 
@@ -244,9 +244,9 @@ def cut(
     nodes : sequence of NodeProto
         In order of execution.
     inputs : mapping of str to dimensions
-        What the model reads.
+        Inputs of the new model, with their dimensions.
     outputs : sequence of str
-        What it computes.
+        Outputs of the new model.
     """
     computed = set(inputs) | {name for node in nodes for name in node.output}
     constant_nodes = _constant_nodes(source, {*outputs, *(name for node in nodes for name in reads(node))} - computed)
@@ -265,7 +265,7 @@ def cut(
 
 
 def cut_between(source: Source, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.ModelProto:
-    """Cut out everything between ``inputs`` and ``outputs``; the model's own inputs are added where they are needed."""
+    """Cut out the nodes between ``inputs`` and ``outputs``; the model's own inputs are added where they are needed."""
     needed, nodes = set(outputs) - set(inputs), []
     for node in reversed(source.nodes):
         if needed & set(node.output):
@@ -277,7 +277,7 @@ def cut_between(source: Source, inputs: Sequence[str], outputs: Sequence[str]) -
 
 
 def _without(node: NodeProto, given: Container[str]) -> NodeProto:
-    """A node of which some outputs are given already, under other names: others of it are needed."""
+    """Return a node with other names for outputs that are inputs of the part; its other outputs are needed."""
     if not any(name in given for name in node.output):
         return node
     other = copy.deepcopy(node)

@@ -20,7 +20,7 @@ from .qonnx.network import DOMAINS
 
 @dataclass(frozen=True)
 class Supported:
-    """Operators that are lowered alike.
+    """A group of operators with one lowering.
 
     Attributes
     ----------
@@ -28,9 +28,9 @@ class Supported:
     operators : tuple of str
     runs : Runs
     layers : tuple of type
-        Kinds of layers that they may become.
+        Kinds of layers that the operators may become.
     refused : tuple of str
-        When not: a clause each, which follows "if".
+        Cases of refusal: clauses, each of which follows "if".
     """
 
     title: str
@@ -41,7 +41,7 @@ class Supported:
 
 
 def supported() -> list[Supported]:
-    """Everything that the frontend lowers."""
+    """Return all groups of operators that the frontend lowers."""
     return [_described(title, lowering) for title, lowering in _lowerings()]
 
 
@@ -59,7 +59,7 @@ def _described(title: str, lowering: OperatorLowering) -> Supported:
 
 
 def domain_of(operator: str) -> str:
-    """The domain that an operator belongs to, as its users call it."""
+    """Return the domain of an operator, by its users' name."""
     if any(operator in one.operators for one in QONNX_LOWERINGS):
         return f"QONNX ({', '.join(DOMAINS)})"
     if any(operator in one.operators for one in FUNCTIONS.values()):

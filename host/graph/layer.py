@@ -149,7 +149,7 @@ class Layer(ABC):
 
     @property
     def takes_signs(self) -> bool:
-        """Return whether it can output the signs of its codes, so that a sign layer after it can be fused."""
+        """Whether it can output the signs of its codes, so that a sign layer after it can be fused."""
         return False
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
@@ -175,7 +175,7 @@ class Layer(ABC):
 
     @property
     def binary_border(self) -> int | None:
-        """Return the padding of a binary input: +1, -1, or 0 for elements that add nothing; None for no padding of a
+        """The padding of a binary input: +1, -1, or 0 for elements that add nothing; None for no padding of a
         binary tensor."""
         return None
 
@@ -228,7 +228,7 @@ class Layer(ABC):
 
     @property
     def connections(self) -> npt.NDArray[np.bool_]:
-        """Return the input channels that each output channel uses, bool[outputs, inputs], for a layer with free
+        """The input channels that each output channel uses, bool[outputs, inputs], for a layer with free
         channels."""
         raise TypeError(f"{self.name}: layer must have free channels to have connections, not be {type(self).__name__}")
 

@@ -153,7 +153,7 @@ class Prepared:
 
     @cached_property
     def _needs_exact_sums(self) -> bool:
-        """Return whether activations are uint8, and no product reads int8 codes, which would have no kernels then."""
+        """Whether activations are uint8, and no product reads int8 codes, which would have no kernels then."""
         if not self._is_unsigned:
             return False
         graph = self._plainly_executed.graph

@@ -57,7 +57,7 @@ class MacShare:
 
     @property
     def warnings(self) -> list[str]:
-        """Return the warnings for a user."""
+        """The warnings for a user."""
         found = []
         if self.total and self.accelerator < SMALL * self.total:
             largest = Counter(self.host).most_common(_NAMED)

@@ -220,5 +220,5 @@ class TimeOuts:
 
     @property
     def lapse_s(self) -> float:
-        """Return the seconds without an answer after which the board may be back at the initial rate."""
+        """The seconds without an answer after which the board may be back at the initial rate."""
         return RATE_TIMEOUT_S * self.slowness * 0.9

@@ -68,7 +68,7 @@ class Mutant:
 
     @property
     def text(self) -> str:
-        """Return the whole file with the change in it."""
+        """The whole file with the change in it."""
         return _source(self.file).changed(self.edit)
 
 

@@ -147,7 +147,7 @@ class BinaryConv2d(BinaryLayer):
 
     @property
     def geometry(self) -> dict[str, object]:
-        """Return the geometry for the ONNX function."""
+        """The geometry for the ONNX function."""
         pairs = {"strides": (self.stride,) * 2, "dilations": (self.dilation,) * 2}
         return pairs | {"pads": (self.padding,) * 4, "pad_value": self.pad_value}
 
@@ -176,7 +176,7 @@ class BinaryLinear(BinaryLayer):
 
     @property
     def geometry(self) -> dict[str, object]:
-        """Return the geometry for the ONNX function, which is empty."""
+        """The geometry for the ONNX function, which is empty."""
         return {}
 
     def extra_repr(self) -> str:

@@ -55,7 +55,7 @@ class SparseConv2d(nn.Conv2d):
 
     @property
     def connections(self) -> np.ndarray:
-        """Return bool[in_channels, out_channels], as in a :class:`.ConnectionPattern`."""
+        """Bool[in_channels, out_channels], as in a :class:`.ConnectionPattern`."""
         return self.connected[:, :, 0, 0].cpu().numpy().T
 
     def connect(self, pattern: ConnectionPattern) -> None:

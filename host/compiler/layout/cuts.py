@@ -104,7 +104,7 @@ class Geometry:
 
     @cached_property
     def _widest(self) -> range:
-        """Return the tiles of the part with most channels."""
+        """The tiles of the part with most channels."""
         return max(self.tiles, key=lambda tiles: len(self.operation.channels(tiles, self.shape[2])))
 
     def _most_bytes(self, place: int, columns: range) -> int:

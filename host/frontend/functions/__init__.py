@@ -1,1 +1,1 @@
-"""Functions of the model that are layers: recognised by their bodies."""
+"""The model's functions that are layers, recognised by their bodies."""

@@ -1,7 +1,7 @@
-"""Read the body of an ONNX function: whether it is a binary convolution, and which.
+"""Read the body of an ONNX function as a binary convolution.
 
-What :func:`lutterfly.host.model.functions.binary_function.make_function` writes is read back, whatever the names of
-its tensors, the order of its nodes and of the operands of a sum or product.
+Functions of :func:`lutterfly.host.model.functions.binary_function.make_function` are recognised with any names of
+tensors, and any order of nodes and of the operands of a sum or product.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ _PADS_ITSELF = "a binary map cannot hold; pad with a Pad node in front, whose va
 
 @dataclass(frozen=True, eq=False)
 class BinaryBody:
-    """What a function computes.
+    """A function that is a binary convolution.
 
     Attributes
     ----------
     weights : int8[outputs, inputs, kernel rows, kernel columns] or int8[outputs, inputs]
-        +1 and -1.
+        Weights, +1 and -1.
     bias : int32[outputs]
     scale : float32[outputs] or None
-        None where the result is signs.
+        Scales of the result; None where the result is signs.
     result_zero_point, low, high : int
-        int8 codes, of a result that is not.
+        int8 codes of the epilogue, for a result of codes.
     zero_point : int
-        int8 code, from which on the input counts as +1.
+        The least int8 code of the input that counts as +1.
     pad_value : int
-        What the border counts as: +1, -1, or 0 for nothing.
+        Value of the padding: +1, -1, or 0 for none.
     geometry : Geometry
-        Without sizes where it works on vectors.
+        Geometry of the kernel, without sizes for vectors.
     """
 
     weights: Int8
@@ -53,17 +53,17 @@ class BinaryBody:
 
     @property
     def inputs(self) -> int:
-        """Channels that it reads."""
+        """The number of input channels."""
         return self.weights.shape[1]
 
     @property
     def outputs(self) -> int:
-        """Channels that it gives."""
+        """The number of output channels."""
         return self.weights.shape[0]
 
     @property
     def spatial(self) -> int:
-        """Dimensions after the channels."""
+        """The number of dimensions after the channels."""
         return self.weights.ndim - 2
 
 
@@ -93,13 +93,13 @@ class _Reader(BodyReader):
         bias = self.channels(bias, "the bias", len(weights), np.int32)
         scale = None if finish is None else self.channels(finish.scale, "the result's scale", len(weights))
         zero, low, high = (0, -128, 127) if finish is None else (finish.zero_point, finish.low, finish.high)
-        # Refuses scales and codes as every requantisation does.
+        # The requantisation refuses wrong scales and codes.
         factors = np.ones(len(weights), np.float32) if scale is None else scale
         requantise(np.zeros(len(weights), np.int32), pack_parameters(bias, factors), zero, low, high)
         return BinaryBody(weights, bias, scale, zero, low, high, zero_point, pad_value, geometry)
 
     def _finish(self) -> tuple[str, Requantised | None]:
-        """The sums, and how they become codes; None where they become signs."""
+        """Return the tensor of sums, and its requantisation to codes; None where sums become signs."""
         node = self.node(self.function.output[0], "Cast", "the result", to=TensorProto.INT8)
         if self.operator(node.input[0]) == "Where":
             reached, threshold = self._signs(node.input[0], "the result's signs")
@@ -111,7 +111,7 @@ class _Reader(BodyReader):
         return node.input[0], found
 
     def _sums(self, sums: str) -> tuple[str, np.ndarray]:
-        """Inner products in float32, and the bias."""
+        """Return the tensor of inner products in float32, and the bias."""
         numbers, bias = self.operands(sums, "Add", "the sum of product and bias")
         if self.operator(numbers) != "Cast":
             raise BodyError(
@@ -121,7 +121,7 @@ class _Reader(BodyReader):
         return self.node(numbers, "Cast", "the inner products", to=TensorProto.INT32).input[0], bias
 
     def _products(self, products: str) -> tuple[str, Int8, Geometry]:
-        """What is convolved or multiplied, the weights, and the geometry but pads."""
+        """Return the tensor that is convolved or multiplied, the weights, and the geometry without pads."""
         node, given = self.take(products, ("Conv", "MatMul"), "the inner products")
         place = f"the weights of {shown(node)}"
         name = node.input[1]
@@ -157,7 +157,7 @@ class _Reader(BodyReader):
         return Geometry(kernel, strides, dilations, (0,) * (2 * len(kernel)))
 
     def _pad(self, values: str) -> tuple[str, tuple[int, ...], int]:
-        """What has a border, its sizes and its value."""
+        """Return the tensor that is padded, and sizes and value of the padding."""
         node = self.node(values, "Pad", "the border")
         pads, value = self.listed(node, 1), self.listed(node, 2)
         if value is None or len(value) != 1 or value[0] not in (1, -1, 0):
@@ -172,13 +172,13 @@ class _Reader(BodyReader):
         return node.input[0], (*pads[2:4], *pads[6:]), int(value[0])
 
     def _enter(self, values: str) -> int:
-        """The zero point of the codes."""
+        """Return the zero point of the codes."""
         numbers, zero_point = self._signs(values, "the signs of the codes")
         self.entered(numbers)
         return code(self.scalar(zero_point, "the zero point"), "the zero point")
 
     def _signs(self, values: str, place: str) -> tuple[str, np.ndarray]:
-        """What signs are taken of, and from which value on they are +1."""
+        """Return the tensor whose signs are taken, and the least value with the sign +1."""
         node = self.node(values, "Where", place)
         found = [self.constants.get(name) for name in node.input[1:]]
         if any(value is None or value.size != 1 for value in found) or [value.item() for value in found] != [1, -1]:

@@ -1,7 +1,7 @@
-"""Read the body of an ONNX function against an expected one: what readers of all kinds of layers share.
+"""Reader of ONNX function bodies, the base of the readers of all kinds of layers.
 
-A body is followed from its result to its input, whatever the names of its tensors, the order of its nodes and of the
-operands of a sum or product.
+A body is followed from its result to its input, with any names of tensors, and any order of nodes and of the operands
+of a sum or product.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from ..source import LayerBody
 
 
 class BodyError(ValueError):
-    """A body that is not the one of a layer; the message says where it differs."""
+    """A body is not that of a layer; the message names the difference."""
 
 
 @dataclass(frozen=True, eq=False)
 class Requantised:
-    """How sums become codes: ``clip(rint(float32(sum) * scale) + zero_point, low, high)``; scale as in the body."""
+    """The requantisation of sums: ``clip(rint(float32(sum) * scale) + zero_point, low, high)``; scale as in the
+    body."""
 
     sums: str
     scale: np.ndarray
@@ -38,9 +39,9 @@ class BodyReader(OnnxGraph):
     Attributes
     ----------
     unread : list of NodeProto
-        Those that nothing has asked for yet.
+        Nodes that have not been read yet.
     spatial : int or None
-        Dimensions after the channels; None where no constant has told so far.
+        Number of dimensions after the channels; None as long as no constant has determined it.
     """
 
     def __init__(self, function: FunctionProto):
@@ -56,7 +57,7 @@ class BodyReader(OnnxGraph):
         raise NotImplementedError
 
     def check_signature(self) -> None:
-        """Refuse a function that is not called as layers are, or is of an older operator set."""
+        """Refuse a function whose signature is not a layer's, or whose operator set is older."""
         function = self.function
         if len(function.input) != 1 or len(function.output) != 1 or function.attribute or function.attribute_proto:
             raise BodyError("it must have one input, one output and no attributes")
@@ -64,12 +65,13 @@ class BodyReader(OnnxGraph):
             raise BodyError(f"its operator set must be at least {LEAST_OPSET}, not {self.opset}")
 
     def check_all_read(self) -> None:
-        """Refuse nodes that are no part of the body."""
+        """Refuse nodes that have not been read."""
         if self.unread:
             raise BodyError(f"{shown(self.unread[0])} is no part of it")
 
     def take(self, name: str, operators: tuple[str, ...], place: str) -> tuple[NodeProto, dict[str, object]]:
-        """The node that computes a tensor, which must be one of some operators, and its attributes but defaults."""
+        """Return the node that computes a tensor, which must be one of some operators, and its attributes without
+        defaults."""
         node = self.producer.get(name)
         if node is None or node.op_type not in operators or node.domain not in ("", "ai.onnx"):
             found = f"the input {name!r}" if node is None else shown(node)
@@ -80,14 +82,14 @@ class BodyReader(OnnxGraph):
         return node, {key: value for key, value in given if _DEFAULTS.get((node.op_type, key)) != value}
 
     def node(self, name: str, operator: str, place: str, **wanted: int) -> NodeProto:
-        """The node that computes a tensor, which must be this operator with these attributes alone."""
+        """Return the node that computes a tensor, which must be this operator with exactly these attributes."""
         node, given = self.take(name, (operator,), place)
         if given != wanted:
             raise BodyError(f"{shown(node)} must have the attributes {wanted or 'by default'}, not {given}")
         return node
 
     def operator(self, name: str) -> str:
-        """What computes a tensor; empty for the input."""
+        """Return the operator that computes a tensor; empty for the input."""
         return self.producer[name].op_type if name in self.producer else ""
 
     def entered(self, name: str) -> None:
@@ -97,7 +99,7 @@ class BodyReader(OnnxGraph):
             raise BodyError(f"{shown(node)} must read the input {self.function.input[0]!r}, not {node.input[0]!r}")
 
     def operands(self, name: str, operator: str, place: str) -> tuple[str, np.ndarray]:
-        """The operand of a node that is computed, and the one that is constant."""
+        """Return the computed operand of a node, and the constant one."""
         node = self.node(name, operator, place)
         known = [at for at, operand in enumerate(node.input) if operand in self.constants]
         if len(node.input) != 2 or len(known) != 1 or (operator in _ORDERED and known != [1]):
@@ -105,7 +107,7 @@ class BodyReader(OnnxGraph):
         return node.input[1 - known[0]], self.constants[node.input[known[0]]]
 
     def clip(self, name: str, place: str) -> tuple[str, float, float]:
-        """What is clipped, and the limits."""
+        """Return the tensor that is clipped, and the limits."""
         node = self.node(name, "Clip", f"the limits of {place}")
         limits = [self.constants.get(operand) for operand in node.input[1:]]
         if len(limits) != 2 or any(limit is None for limit in limits):
@@ -113,7 +115,7 @@ class BodyReader(OnnxGraph):
         return node.input[0], *(self.scalar(limit, f"a limit of {place}") for limit in limits)
 
     def requantised(self, name: str) -> Requantised:
-        """What becomes a tensor of codes in float32."""
+        """Return the float32 tensor that becomes a tensor of codes."""
         clipped, low, high = self.clip(name, "the result")
         shifted, zero_point = self.operands(clipped, "Add", "the result's zero point")
         node = self.node(shifted, "Round", "the result's rounding")
@@ -123,18 +125,18 @@ class BodyReader(OnnxGraph):
         return Requantised(sums, scale, zero, *limits)
 
     def listed(self, node: NodeProto, at: int) -> list[int] | None:
-        """The constant at an input of a node as a list; None where there is none."""
+        """Return the constant at an input of a node as a list; None if there is none."""
         value = self.constants.get(node.input[at]) if at < len(node.input) and node.input[at] else None
         return None if value is None else value.reshape(-1).tolist()
 
     def scalar(self, array: np.ndarray, place: str) -> float:
-        """A constant that is one number."""
+        """Return a constant that must be one number."""
         if array.size != 1 or array.ndim > 1:
             raise BodyError(f"{place} must be one number, not of the shape {list(array.shape)}")
         return float(array.item())
 
     def channels(self, array: np.ndarray, place: str, count: int, dtype: type = np.float32) -> np.ndarray:
-        """The numbers, one for each of ``count`` channels, of a constant that has as many along axis 1, or only one."""
+        """Return a number for each of ``count`` channels, of a constant that has as many along axis 1, or only one."""
         if array.dtype != dtype:
             raise BodyError(f"{place} must be {np.dtype(dtype)}, not {array.dtype}")
         if array.size == 1 and array.ndim < 2:
@@ -148,7 +150,7 @@ class BodyReader(OnnxGraph):
         return array.reshape(-1)
 
     def agree(self, spatial: int, place: str) -> None:
-        """Note how many dimensions are after the channels, or refuse that it was another number before."""
+        """Note the number of dimensions after the channels, and refuse a number that differs from an earlier one."""
         if self.spatial not in (None, spatial):
             raise BodyError(f"{place} must be for {self.spatial} dimensions after the channels, not for {spatial}")
         self.spatial = spatial
@@ -160,31 +162,31 @@ def read_with(reader: type[BodyReader], function: FunctionProto) -> LayerBody:
     Raises
     ------
     BodyError
-        If its body is another one.
+        If its body differs.
     """
     try:
         return reader(function).read()
     except BodyError:
         raise
     except (ValueError, TypeError) as error:
-        # The golden functions refuse what they cannot compute, and ONNX constants whose bytes do not fit their shapes.
+        # The golden functions refuse impossible values, and ONNX refuses constants whose bytes do not fit their shapes.
         raise BodyError(str(error)) from error
 
 
-#: Operators whose second operand is the constant.
+#: Operators whose second operand must be the constant one.
 _ORDERED = ("Sub", "GreaterOrEqual", "MatMul")
 
-#: Attributes that say what the operator does without them.
+#: Default values of attributes.
 _DEFAULTS: Mapping[tuple[str, str], object] = {("Pad", "mode"): b"constant", ("Cast", "saturate"): 1}
 
 
 def shown(node: NodeProto) -> str:
-    """A node in a message."""
+    """Return a node as text for messages."""
     return f"{node.op_type} {node.name or node.output[0]!r}"
 
 
 def _constant(node: NodeProto) -> np.ndarray | None:
-    """The value of a Constant; None where it is no array of numbers."""
+    """Return the value of a Constant; None if it is no array of numbers."""
     if len(node.attribute) != 1 or node.attribute[0].ref_attr_name:
         return None
     (attribute,) = node.attribute
@@ -196,21 +198,21 @@ def _constant(node: NodeProto) -> np.ndarray | None:
 
 
 def whole(value: float, place: str) -> int:
-    """A number that must be a whole one."""
+    """Return a number that must be whole, as an integer."""
     if not float(value).is_integer():
         raise BodyError(f"{place} must be a whole number, not {value:g}")
     return int(value)
 
 
 def code(value: float, place: str) -> int:
-    """A number that must be an int8 code."""
+    """Return a number that must be an int8 code."""
     if not -128 <= whole(value, place) <= 127:
         raise BodyError(f"{place} must be between -128 and 127, not {value:g}")
     return int(value)
 
 
 def whole_numbers(values: np.ndarray, place: str) -> np.ndarray:
-    """int64 of numbers that must be whole ones."""
+    """Return numbers that must be whole as int64."""
     broken = values[~(np.isfinite(values) & (values == np.rint(values)))]
     if broken.size:
         raise BodyError(f"{place} must be whole numbers, not {broken[0]:g}")

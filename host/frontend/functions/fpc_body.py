@@ -1,7 +1,7 @@
-"""Read the body of an ONNX function: whether it is a fast pointwise convolution, and which.
+"""Read the body of an ONNX function as a fast pointwise convolution.
 
-What :func:`lutterfly.host.model.functions.fpc_function.make_function` writes is read back, whatever the names of its
-tensors, the order of its nodes and of the operands of a sum or product.
+Functions of :func:`lutterfly.host.model.functions.fpc_function.make_function` are recognised with any names of tensors,
+and any order of nodes and of the operands of a sum or product.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from .body import BodyError, BodyReader, code, read_with, shown, whole_numbers
 
 @dataclass(frozen=True, eq=False)
 class FastPointwiseBody:
-    """What a function computes.
+    """A function that is a fast pointwise convolution.
 
     Attributes
     ----------
     stages : Stages
     finish : Finish
     zero_point : int
-        int8 code, of the input.
+        Zero point of the input, an int8 code.
     spatial : int or None
-        Dimensions after the channels; None where no constant tells.
+        Number of dimensions after the channels; None where no constant determines it.
     """
 
     stages: Stages
@@ -40,22 +40,22 @@ class FastPointwiseBody:
 
     @property
     def inputs(self) -> int:
-        """Channels that it reads."""
+        """The number of input channels."""
         return self.stages.pattern.inputs
 
     @property
     def outputs(self) -> int:
-        """Channels that it gives."""
+        """The number of output channels."""
         return self.stages.pattern.outputs
 
     @property
     def geometry(self) -> Geometry:
-        """Of a pointwise convolution."""
+        """The geometry of a pointwise convolution."""
         return Geometry()
 
     @property
     def result_zero_point(self) -> int:
-        """int8 code, of the output."""
+        """The zero point of the output, an int8 code."""
         return self.finish.zero_point
 
 
@@ -72,7 +72,7 @@ def read_body(function: FunctionProto) -> FastPointwiseBody:
 
 @dataclass
 class _Stage:
-    """A stage as it is read, from its end: names of the tensors that enter it and that skips bring."""
+    """A stage of the body, read from its end, with the names of its input and of tensors that skips add."""
 
     distance: int
     density: Density
@@ -113,7 +113,7 @@ class _Reader(BodyReader):
         return FastPointwiseBody(Stages(pattern, *weights, shifts, input_shift), finish, zero_point, self.spatial)
 
     def _finish(self, width: int) -> tuple[str, int, Finish]:
-        """What leaves the last stage, the channels that are kept of it, and what becomes of them."""
+        """Return the result of the last stage, the number of channels that are kept, and the epilogue."""
         node = self.node(self.function.output[0], "Cast", "the result", to=TensorProto.INT8)
         found = self.requantised(node.input[0])
         values, bias = self.operands(found.sums, "Add", "the bias")
@@ -143,7 +143,7 @@ class _Reader(BodyReader):
         skipped = []
         while self.operator(values) == "Add":
             node = self.node(values, "Add", f"a skip into {place}")
-            # What a skip brings is saturated or has just entered; what the stage computes is rounded.
+            # The operand of a skip is saturated or an input value; that of the stage is rounded.
             ahead = [name for name in node.input if self.operator(name) in ("Round", "Add")]
             if len(ahead) != 1 or len(node.input) != 2:
                 raise BodyError(f"{shown(node)} must add what enters a stage to the rounded sum of {place}")
@@ -168,7 +168,7 @@ class _Reader(BodyReader):
         return _Stage(distance, density, own, cross, units[value], entering, skipped)
 
     def _products(self, total: str, place: str) -> tuple[str, np.ndarray, np.ndarray, np.ndarray]:
-        """What enters a stage, the order of its other values, and both weights."""
+        """Return the input of a stage, the order of partners, and both weights."""
         node = self.node(total, "Add", f"the sum of {place}")
         products = [self.operands(name, "Mul", f"a product of {place}") for name in node.input]
         others = [at for at, (name, _) in enumerate(products) if self.operator(name) == "Gather"]
@@ -181,7 +181,7 @@ class _Reader(BodyReader):
         return entering, self._order(gather), own, cross
 
     def _density(self, place: str, own: np.ndarray, cross: np.ndarray) -> Density:
-        """Weights that are trained are as many as values, and one that is fixed is the weight one."""
+        """Return the density: trained weights are as many as values, and a fixed one must be the weight one."""
         for name, array in (("own", own), ("cross", cross)):
             if array.size == 1 and array.item() != UNIT_WEIGHT:
                 raise BodyError(f"the one {name} weight of {place} must be {UNIT_WEIGHT}, not {array.item():g}")
@@ -192,7 +192,7 @@ class _Reader(BodyReader):
         return Density.CROSS if cross.size > 1 else Density.UNIT
 
     def _enter(self, values: str, width: int) -> tuple[int, int, int]:
-        """Channels that enter, their shift and their zero point."""
+        """Return the number of input channels, their shift and their zero point."""
         inputs = width
         if self.operator(values) == "Pad":
             node = self.node(values, "Pad", "the null channels")

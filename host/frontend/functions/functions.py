@@ -1,9 +1,8 @@
-"""Functions of the model that are layers: recognised by their bodies, and kept whole.
+"""The model's functions that are layers, recognised by their bodies and kept whole.
 
-ONNX Runtime inlines functions, and may then move or merge what is left of them. What becomes of the rest of the network
-does not depend on that: both ends of such a function are codes, and its body rounds nothing where float32 does. So a
-quantised product of the same shapes stands in for each call while ONNX Runtime makes the graph that it executes, and
-the call stands there again in that graph.
+ONNX Runtime inlines functions, and may then move or merge their nodes. The rest of the network does not depend on that:
+both ends of such a function are codes, and its body is exact in float32. So a quantised product of the same shapes
+stands in for each call while ONNX Runtime optimises the graph, and the call replaces it in the optimised graph.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ Functions = dict[tuple[str, str], LayerBody]
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of layer: what it is called, how the names of its functions begin, and what says how they look."""
+    """A kind of layer: its title, the prefix of its functions' names, their manual page and their reader."""
 
     title: str
     name: str
@@ -49,19 +48,19 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class _Call:
-    """A node of the user's, and the name of its stand-in's weights."""
+    """A node of the user's model, and the name of its stand-in's weights."""
 
     node: NodeProto
     weights: str
 
 
 def find_functions(source: Source) -> Functions:
-    """Layers among the functions that the model calls, whatever their names.
+    """Return the layers among the functions that the model calls, whatever their names.
 
     Raises
     ------
     ModelError
-        If one is called as those of a kind of layer are, and has another body.
+        If one has the name of a kind of layer, but another body.
     """
     nodes = [*source.model.graph.node, *(node for function in source.model.functions for node in function.node)]
     called = {(node.domain, node.op_type): node for node in nodes}
@@ -75,7 +74,7 @@ def find_functions(source: Source) -> Functions:
 
 
 def _read(source: Source, function: FunctionProto, caller: str) -> LayerBody | None:
-    """The body of a layer; None where it is none, and is not called as if it were one."""
+    """Return the body of a layer; None for a function that is none and does not have the name of one."""
     differences: dict[_Kind, BodyError] = {}
     for kind in _KINDS:
         try:
@@ -98,12 +97,12 @@ def _read(source: Source, function: FunctionProto, caller: str) -> LayerBody | N
 
 
 def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, list[_Call]]:
-    """The model with a quantised product in place of each of these layers, and what they stand for.
+    """Return the model with a quantised product in place of each of these layers, and the calls that they stand for.
 
     Raises
     ------
     ModelError
-        If one reads anything but int8 codes with its channels at axis 1.
+        If one reads other tensors than int8 codes with channels at axis 1.
     """
     if not functions:
         return source.model, []
@@ -120,13 +119,13 @@ def stand_in(source: Source, functions: Functions) -> tuple[onnx.ModelProto, lis
         _check_input(shown, node, body)
         calls.append(_Call(copy.deepcopy(node), f"stand-in for {node.output[0]}"))
         _replace(model, node, calls[-1].weights, body, len(shown.shapes[node.input[0]]))
-    # ONNX Runtime must go on treating the others as it treats the model.
+    # ONNX Runtime must treat the other nodes as those of the given model.
     mark_form(model, qdq=source.qdq)
     return model, calls
 
 
 def _unfolded(model: onnx.ModelProto, functions: Functions) -> onnx.ModelProto:
-    """The model with every call in the graph itself: functions that call layers are inlined."""
+    """Return the model with every call of a layer in the graph itself: functions that call layers are inlined."""
     others = [function for function in model.functions if (function.domain, function.name) not in functions]
     if any((node.domain, node.op_type) in functions for function in others for node in function.node):
         return inliner.inline_selected_functions(model, list(functions), exclude=True)
@@ -152,7 +151,7 @@ def _check_input(source: Source, node: NodeProto, body: LayerBody) -> None:
 
 
 def _replace(model: onnx.ModelProto, node: NodeProto, weights: str, body: LayerBody, rank: int) -> None:
-    """Make a node the quantised product of its shapes."""
+    """Turn a node into a quantised product of the same shapes."""
     scale, zero = f"{weights} (scale)", f"{weights} (zero point)"
     matrix = np.zeros((body.outputs, body.inputs), np.int8)
     if rank > 2:
@@ -168,14 +167,14 @@ def _replace(model: onnx.ModelProto, node: NodeProto, weights: str, body: LayerB
 
 
 def put_back(given: onnx.ModelProto, model: onnx.ModelProto, calls: list[_Call]) -> None:
-    """Put the calls into the graph that ONNX Runtime executes, where their stand-ins are.
+    """Replace the stand-ins by the calls in the graph that ONNX Runtime executes.
 
     Parameters
     ----------
     given : ModelProto
-        The model with the functions.
+        The user's model, with the functions.
     model : ModelProto
-        That graph.
+        The model with the graph that ONNX Runtime executes.
     calls : list of _Call
     """
     if not calls:
@@ -187,7 +186,7 @@ def put_back(given: onnx.ModelProto, model: onnx.ModelProto, calls: list[_Call])
             call = by_weights[name]
             node.op_type, node.domain = call.op_type, call.domain
             del node.input[1:], node.attribute[:], node.metadata_props[:]
-    # ONNX Runtime may have given others, which have the same ones, the scale and the zero point of a stand-in.
+    # Other nodes with the same values may share scale and zero point of a stand-in, by ONNX Runtime's merging.
     read = {name for node in model.graph.node for name in node.input}
     kept = [
         tensor
@@ -202,22 +201,22 @@ def put_back(given: onnx.ModelProto, model: onnx.ModelProto, calls: list[_Call])
         import_operators(model, domain, VERSION)
 
 
-# The graph that ONNX Runtime executes: what it makes of the user's, and what all later passes work on.
+# The graph that ONNX Runtime makes of the user's and executes is the one that all later passes work on.
 
 
 def follow(source: Source) -> Source:
-    """The model as ONNX Runtime executes it, not yet measured.
+    """Return the model as ONNX Runtime executes it, not yet measured.
 
-    ONNX Runtime moves, merges and drops QuantizeLinear and DequantizeLinear, and fuses what stands between them, under
-    conditions that reach across a whole network. Its own graph is the only one in which every operator is computed as
-    it stands; parts of it give in isolation what they give in place.
+    ONNX Runtime moves, merges and drops QuantizeLinear and DequantizeLinear, and fuses operators between them, under
+    conditions that involve the whole network. Only in its own graph is every operator computed as it is written, so
+    that parts of it give the same results in isolation.
 
     Functions that are layers stay whole in it, see :mod:`.functions`.
 
     Raises
     ------
     ModelError
-        If ONNX Runtime cannot load the model, or a function is not the layer that it should be.
+        If ONNX Runtime cannot load the model, or a function is not the layer that its name says.
     """
     functions = find_functions(source)
     given, calls = stand_in(source, functions)
@@ -233,7 +232,7 @@ def follow(source: Source) -> Source:
 
 
 def _restore_names(given: onnx.ModelProto, model: onnx.ModelProto) -> None:
-    """Name every node as the user did, and note which operator it was; a fusion may append its own name."""
+    """Name every node as the user did, and note the user's operator; a fusion may append its own name."""
     written = {node.name: node.op_type for node in given.graph.node}
     for node in model.graph.node:
         name = node.name

@@ -1,8 +1,9 @@
-"""QONNX networks, as Brevitas exports them, rewritten to what plain ONNX Runtime runs and the other passes read.
+"""Rewriting of QONNX networks, as Brevitas exports them, to models that plain ONNX Runtime runs and the other passes
+read.
 
-Every quantised activation becomes int8 codes, after which DequantizeLinear gives its values to those who need them.
-Products of codes become binary convolutions, as functions of the model, or quantised products. What is left, at the
-ends of the network, stays in float.
+Every quantised activation becomes int8 codes, followed by a DequantizeLinear for readers of its values. Products of
+codes become binary convolutions, as functions of the model, or quantised products. The ends of the network may remain
+in float.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from .writer import Writer, notes_of, write_step
 __all__ = ["QONNX_LOWERINGS", "notes_of", "rewrite"]
 
 _FLOAT = onnx.TensorProto.FLOAT
-#: What stands for the operators of QONNX' own: their values are part of the layers around them.
+#: The name of QONNX's own operators in lists of operators; their values become part of the layers around them.
 QONNX_LOWERINGS = (
     OperatorLowering(read_quantiser, BIPOLAR, Runs.LAYER, (BinaryConvolution,), title="binary quantisers of QONNX"),
     OperatorLowering(read_quantiser, INTEGER, Runs.TABLE, (), title="quantisers of QONNX"),
@@ -35,12 +36,12 @@ QONNX_LOWERINGS = (
 
 
 def rewrite(model: Model, name: str) -> Model:
-    """Rewrite a model with operators of QONNX; every other one stays as it is.
+    """Rewrite a model with QONNX operators; return any other model unchanged.
 
     Raises
     ------
     ModelError
-        If it has what the accelerator cannot run with the values of QONNX; the message names the node and the remedy.
+        If the accelerator cannot run a part of it with the values of QONNX; the message names the node and the remedy.
     """
     if not is_qonnx(model.proto):
         return model
@@ -56,7 +57,7 @@ class _Rewriting:
         self._in_float = float_results(network)
 
     def run(self) -> onnx.ModelProto:
-        """Write everything in order of execution."""
+        """Write all nodes in order of execution."""
         for node in self._network.model.graph.node:
             quantiser = self._network.quantisers.get(node.output[0])
             is_activation = any(name in self._network.shapes for name in node.output)
@@ -70,7 +71,7 @@ class _Rewriting:
         return self._writer.model()
 
     def _pass_on(self, node: NodeProto) -> bool:
-        """Codes of what only moves codes, or chooses among them."""
+        """Write an operator that only moves codes, or chooses among them, on codes."""
         source = self._coded.get(node.input[0]) if node.input else None
         if node.op_type == "Cast" and self._network.measured.is_codes(node.input[0]):
             return self._read_integers(node)
@@ -81,7 +82,7 @@ class _Rewriting:
         return True
 
     def _read_integers(self, node: NodeProto) -> bool:
-        """Integers of 8 bits as they are, which the network reads as float32."""
+        """Write an input of 8-bit integers, which the network reads as float32, without change."""
         types, name = self._network.measured.types, node.output[0]
         if types[name] != np.float32:
             return False
@@ -93,13 +94,13 @@ class _Rewriting:
         return True
 
     def _count(self, node: NodeProto) -> bool:
-        """A binary product whose results the model gives in float."""
+        """Write a binary product whose results the model gives in float."""
         if node.output[0] not in self._in_float or node.input[0] not in self._coded:
             return False
         try:
             product = read_product(self._network, node, self._coded[node.input[0]])
         except ModelError:
-            # The host computes it as it stands, with whatever weights.
+            # The host computes any other product as it is, with any weights.
             return False
         if not can_count(product):
             return False
@@ -107,7 +108,7 @@ class _Rewriting:
         return True
 
     def _show(self, node: NodeProto, coded: Coded) -> None:
-        """Codes, and their values for whoever reads them in float."""
+        """Record codes, and write their values for readers in float."""
         self._coded[node.output[0]] = coded
         self._writer.dequantise(coded, node.output[0], node.name)
 
@@ -153,7 +154,7 @@ class _Rewriting:
         return np.float32(scale.item())
 
     def _summands(self, chain: Chain) -> tuple[Coded, Coded] | None:
-        """The codes whose values a chain's root adds up, if it does."""
+        """Return the codes whose values a chain's root adds up, if it does."""
         node = self._network.producer.get(chain.root)
         if node is None or node.op_type != "Add" or any(name not in self._coded for name in node.input):
             return None
@@ -161,10 +162,10 @@ class _Rewriting:
         return first, second
 
     def _write_pointwise(self, quantiser: Quantiser, scale: np.float32) -> Coded:
-        """A quantiser of what is computed in float: after codes, a table of them; elsewhere the host's."""
+        """Write a quantiser of a float tensor: a table after codes, elsewhere a node for the host."""
         writer, name = self._writer, quantiser.node.output[0]
         values = quantiser.node.input[0]
-        # After codes ONNX Runtime might fuse QuantizeLinear with what stands between, and round otherwise.
+        # After codes ONNX Runtime might fuse QuantizeLinear with operators between, and round differently.
         if self._reads_codes(quantiser) or not quantiser.is_plain:
             values = writer.name(f"{name} in float")
             writer.keep(*quantiser.spell(values))
@@ -174,12 +175,12 @@ class _Rewriting:
         return Coded(codes, scale, zero_point, *limits, is_binary=quantiser.is_binary)
 
     def _reads_codes(self, quantiser: Quantiser) -> bool:
-        """Whether a quantiser depends on codes.
+        """Return whether a quantiser depends on codes.
 
         Raises
         ------
         ModelError
-            If there is a product between.
+            If there is a product between them.
         """
         network, frontier = self._network, [quantiser.node.input[0]]
         seen: set[str] = set()

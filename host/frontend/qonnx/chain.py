@@ -1,4 +1,4 @@
-"""What stands between a quantiser and the integers that it depends on: operators of one activation each."""
+"""Chains of operators on one activation, between a quantiser and the integers that it depends on."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..source import ModelError
 from .network import Network, Quantiser
 from .products import PRODUCTS
 
-#: Operators that never decrease, or never increase, with their one activation, roundings included.
+#: Operators that are monotone in their activation, roundings included.
 MONOTONE = (*TRANSPARENT, *("Add", "BatchNormalization", "Ceil", "Clip", "Div", "Floor", "Mul", "Neg", "Relu", "Sub"))
 POWERS = (
     "use scales that are powers of two, which round nothing (scaling_const=1.0 for binary weights, "
     "restrict_scaling_type=POWER_OF_TWO)"
 )
 _STEPS = (*LAYOUT, *MAX_POOLING)
-#: Elements that are evaluated at once.
+#: Number of elements that are evaluated at once.
 _AT_ONCE = 1 << 22
 
 
@@ -33,9 +33,9 @@ class Chain:
     Attributes
     ----------
     root : str
-        The tensor in front of the first.
+        The tensor before the first operator.
     product : NodeProto or None
-        What computes the root, where it is a product of a quantised activation.
+        The node that computes the root, if it is a product of a quantised activation.
     nodes : list of NodeProto
     """
 
@@ -45,12 +45,12 @@ class Chain:
 
     @property
     def steps(self) -> list[NodeProto]:
-        """Layout operators and pooling in it, in order."""
+        """The layout operators and poolings of the chain, in order."""
         return [node for node in self.nodes if node.op_type in _STEPS]
 
 
 def find_chain(network: Network, coded: Collection[str], name: str) -> Chain:
-    """Follow an activation back to a coded tensor, a product of one, or what has several activations or none."""
+    """Follow an activation back to a coded tensor, a product of one, or a node with several activations or none."""
     nodes: list[NodeProto] = []
     while name not in coded:
         node = network.producer.get(name)
@@ -67,22 +67,22 @@ def find_chain(network: Network, coded: Collection[str], name: str) -> Chain:
 
 
 def constant_operands(network: Network, nodes: Collection[NodeProto]) -> dict[str, np.ndarray]:
-    """The constants that nodes read."""
+    """Return the constants that nodes read."""
     return {name: network.constants[name] for node in nodes for name in node.input if name in network.constants}
 
 
 class Evaluator:
-    """A chain in ONNX Runtime, on any values of each channel.
+    """Evaluation of a chain in ONNX Runtime, on any values of each channel.
 
     Parameters
     ----------
     network : Network
     chain : Chain
-        Its pooling is left out: it chooses among such values.
+        The chain; its pooling is left out, as it chooses among such values.
     quantiser : Quantiser
         The last operator.
     channels : int
-        Of the root, at axis 1.
+        Number of channels of the root, at axis 1.
 
     Raises
     ------
@@ -99,7 +99,7 @@ class Evaluator:
         spelled, constants = quantiser.spell(self._result)
         known = constant_operands(network, [*nodes, *spelled])
         known |= {tensor.name: numpy_helper.to_array(tensor) for tensor in constants}
-        # What each pooling reads, which tells in which direction the operators ahead of it go.
+        # Inputs of each pooling, which show whether the operators before it rise or fall.
         self.pooled = [node.output[0] for node in nodes if node.op_type == "Identity" and node.name in self._pools]
         shown = [self._result, *self.pooled, *([] if self._entering == self._feed else [self._entering])]
         shape = [None, channels, *[1] * (self._rank - 2)]
@@ -112,7 +112,7 @@ class Evaluator:
         self._session = plain_session(model)
 
     def _per_channel(self, network: Network, chain: Chain) -> list[NodeProto]:
-        """The operators with one position for each channel: those that only move values become Identity."""
+        """Return the operators with one position for each channel; those that only move values become Identity."""
         self._pools: set[str] = set()
         nodes, moved = [], None
         for node in chain.nodes:
@@ -147,7 +147,7 @@ class Evaluator:
         return nodes
 
     def run(self, values: npt.NDArray[np.float32]) -> tuple[np.ndarray, list[np.ndarray]]:
-        """The quantiser's results, and what each pooling reads: float32[values, channels].
+        """Return the quantiser's results, and the inputs of each pooling: float32[values, channels].
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Evaluator:
         return result, pooled
 
     def entering(self, values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """What the quantiser reads for values float32[values, channels]."""
+        """Return the quantiser's inputs for values float32[values, channels]."""
         return values if self._entering == self._feed else self._run(values, [self._entering])[0]
 
     def _run(self, values: npt.NDArray[np.float32], names: list[str]) -> list[np.ndarray]:
@@ -184,7 +184,7 @@ class Evaluator:
 
 
 def require_monotone(network: Network, chain: Chain, place: str) -> None:
-    """Refuse operators that may decrease in one place and increase in another.
+    """Refuse operators that are not monotone.
 
     Raises
     ------
@@ -200,6 +200,7 @@ def require_monotone(network: Network, chain: Chain, place: str) -> None:
 
 
 def is_scalar(network: Network, nodes: Collection[NodeProto]) -> bool:
-    """Whether all constants of nodes are single values; those of layout operators are shapes."""
+    """Return whether all constants of nodes are single values; those of layout operators are shapes and do not
+    count."""
     pointwise = [node for node in nodes if node.op_type not in _STEPS]
     return all(value.size == 1 for value in constant_operands(network, pointwise).values())

@@ -1,4 +1,4 @@
-"""Quant after a product: codes of its sums, requantised as the accelerator does it."""
+"""Quant nodes after products, sums and averages: codes, requantised as in the accelerator."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from .signs import write_integer_product, write_scaled_channels
 from .thresholds import Wanted, evaluate_sums
 from .writer import Writer, write_step
 
-#: How far float32 may make what stands between depart from a scale and a bias, in codes.
+#: Greatest departure of the operators between from a scale and a bias by rounding in float32, in codes.
 _DEPARTURE = 2.0**-4
 
 
 def write_product_codes(
     writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
 ) -> Coded:
-    """A product whose results are quantised.
+    """Write a product whose results are quantised.
 
-    Sums of binary products have few values: one layer gives the codes of all of them, or two do, the second of which is
-    a depthwise convolution, or the product is refused. Those of int8 codes have too many for that, and float32 does not
-    hold them for certain; they are requantised with the nearest whole bias, as everywhere in quantised networks, and a
-    note says so unless all codes are the same.
+    Sums of binary products have few values: one layer gives the codes of all of them, or two layers do, the second of
+    which is a depthwise convolution, or the product is refused. Sums of int8 codes have too many values for that, and
+    float32 may round them; they are requantised with the nearest whole bias, as usual in quantised networks, and the
+    user gets a note unless all codes are the same.
 
     Raises
     ------
     ModelError
-        If the operators between are no scale and bias for each channel.
+        If the operators between are not a scale and a bias for each channel.
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
     if quantiser.rounding != "Round":
@@ -152,12 +152,12 @@ def _write_integers(
     if fit.is_limited:
         _limit(writer, product, wanted, coded, scaled, result)
         return coded
-    # Codes that are one off may lie beyond the wanted ones.
+    # Codes that are off by one may be beyond the wanted ones.
     return dataclasses.replace(coded, least=-128, greatest=127)
 
 
 def _is_same(quantiser: Quantiser, chain: Chain, product: Product, fit: Affine, coded: Coded) -> bool:
-    """Whether a fit is the real scale and bias, and nothing is rounded before the code is.
+    """Return whether a fit is the real scale and bias, and only the code itself is rounded.
 
     Results of the product are exact then, whole numbers of up to 24 bits times a power of two, and so are their
     quotients by a scale that is a power of two. The fit's sums are these whole numbers, and its multipliers powers of
@@ -182,9 +182,9 @@ def _limit(writer: Writer, product: Product, wanted: Wanted, coded: Coded, scale
     writer.clip(scaled, result, inner, (wanted.low, wanted.high), product.node.name)
 
 
-# Quant after the sum of two quantised activations.
+# Quant nodes after the sum of two quantised activations.
 
-#: Limits of int8.
+#: The limits of int8.
 FULL = (-128, 127)
 
 
@@ -196,12 +196,12 @@ def write_sum(
     operands: tuple[Coded, Coded],
     scale: np.float32,
 ) -> Coded:
-    """A sum and its quantisation, as ONNX Runtime adds up quantised tensors.
+    """Write a sum and its quantisation as ONNX Runtime's sum of quantised tensors.
 
     Raises
     ------
     ModelError
-        If more than Relu and layout stand between, or some pair of codes has another sum in QONNX.
+        If there are other operators than Relu and layout between, or some pair of codes has another sum in QONNX.
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
     add = network.producer[chain.root]
@@ -213,7 +213,7 @@ def write_sum(
         )
     zero_point = quantiser.zero_point - quantiser.shift
     low, high = quantiser.least - quantiser.shift, quantiser.greatest - quantiser.shift
-    # Relu cuts codes instead of values.
+    # Relu becomes a clip of codes.
     low = max(low, zero_point) if pointwise else low
     operands = tuple(writer.ones(coded) for coded in operands)
     start = writer.mark()
@@ -243,10 +243,10 @@ def _check_pairs(
     quantisation: tuple[np.float32, int],
     place: str,
 ) -> None:
-    """Compare what is written with the operators of the file on every pair of codes."""
+    """Compare the written nodes with the operators of the file on every pair of codes."""
     numbers = [CODES[(coded.least <= CODES) & (coded.greatest >= CODES)] for coded in operands]
     pairs = np.array(list(itertools.product(*numbers)), np.int8)
-    # x + x has one operand.
+    # The sum x + x has one operand.
     if operands[0].codes == operands[1].codes:
         pairs = np.stack([numbers[0]] * 2, axis=1)
     feeds = {coded.codes: pairs[:, index] for index, coded in enumerate(operands)}
@@ -274,7 +274,7 @@ def _given_codes(
     scale: np.float32,
     zero_point: int,
 ) -> Int8:
-    """Codes that the operators of the file give for pairs of codes."""
+    """Return the codes of the file's operators for pairs of codes."""
     add = network.producer[chain.root]
     result = quantiser.node.output[0]
     spelled, constants = quantiser.spell(result)
@@ -297,7 +297,7 @@ def _given_codes(
     return (np.rint(values / scale) + zero_point).astype(np.int8)
 
 
-# Quant after an average of codes.
+# Quant nodes after an average of codes.
 
 _CONVOLVE = "use a convolution with a group for each channel"
 _QUANTISE = "put a QuantIdentity of Brevitas' default rounding, without a zero point,"
@@ -306,17 +306,18 @@ _QUANTISE = "put a QuantIdentity of Brevitas' default rounding, without a zero p
 def write_average(
     writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, source: Coded, scale: np.float32
 ) -> Coded | None:
-    """An average of codes and its quantisation, which have the same codes however ONNX Runtime rounds on the way.
+    """Write an average of codes and its quantisation, with codes that do not depend on ONNX Runtime's roundings
+    between.
 
     Returns
     -------
     Coded or None
-        None if it is no such average, or one that the host computes as it stands.
+        The codes; None if it is no such average, or one that the host computes as it is.
 
     Raises
     ------
     ModelError
-        If it stands between two products, and other operators or roundings could change a code.
+        If it is between two products, and other operators or roundings could change a code.
     """
     node = next((node for node in chain.nodes if node.op_type in AVERAGE), None)
     if node is None:
@@ -354,7 +355,7 @@ def _check_form(quantiser: Quantiser, chain: Chain, node: NodeProto, source: Cod
 
 
 def _check_codes(network: Network, node: NodeProto, source: Coded, target: tuple[np.float32, int]) -> None:
-    """Check that all elements count alike, and that no order of them decides a code."""
+    """Check that all elements count equally, and that their order does not affect a code."""
     given = attributes_of(node)
     bordered = any(given.get("pads", ())) or given.get("auto_pad", b"").startswith(b"SAME")
     if given.get("ceil_mode", 0) or (bordered and not given.get("count_include_pad", 0)):
@@ -375,7 +376,7 @@ def _check_codes(network: Network, node: NodeProto, source: Coded, target: tuple
 
 
 def _is_inner(network: Network, node: NodeProto) -> bool:
-    """Whether there are products in front of a node and after it; else the host may compute it."""
+    """Return whether there are products before a node and after it; else the host may compute it."""
     above, below = set(node.input), set(node.output)
     is_fed = is_read = False
     for other in reversed(network.dynamic):

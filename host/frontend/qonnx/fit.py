@@ -1,4 +1,4 @@
-"""Scale and bias: which numbers of the accelerator's requantisation give wanted codes."""
+"""Fitting of scale and bias of the accelerator's requantisation to wanted codes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ import numpy.typing as npt
 from ....golden.numerics.requant import pack_parameters, requantise
 from .thresholds import Wanted
 
-# The line on which numbers lie that rise or fall with a sum, where nothing has cut them off.
+# A line through numbers that rise or fall with a sum, as far as limits have not cut them off.
 
-#: Part of the range beside either end in which numbers count as cut off: more than float32 makes equal ones differ.
+#: Share of the range at either end in which numbers count as cut off: more than equal ones differ by float32's
+#: rounding.
 _BESIDE = 2.0**-16
-#: A step that is at least this part of the steepest one is not cut off either.
+#: Numbers with a step of at least this share of the steepest one are not cut off.
 _WHOLE = 0.99
 
 
 @dataclass(frozen=True)
 class Line:
-    """``slope * sum + at_zero``."""
+    """The line ``slope * sum + at_zero``."""
 
     slope: float
     at_zero: float
@@ -30,21 +31,22 @@ class Line:
     def departure(
         self, sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64], limits: tuple[float, float]
     ) -> float:
-        """How far a number is from the line at most, both cut off at the limits and where the numbers are."""
+        """Return the greatest distance of numbers from the line, where both are cut off at the limits and at the
+        numbers' ends."""
         ends = max(limits[0], real.min()), min(limits[1], real.max())
         return float(np.abs(np.clip(self.slope * sums + self.at_zero, *ends) - np.clip(real, *ends)).max())
 
 
 def find_line(sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]) -> Line:
-    """Fit a line to what is not cut off, by least squares.
+    """Fit a line to the numbers that are not cut off, by least squares.
 
     Parameters
     ----------
     sums : int64[n]
-        Rising.
+        Ascending sums.
     real : float64[n]
-        Computed in float32. What that rounds may be some per cent of a step from one sum to the next, or all of it; of
-        the whole range it is nothing.
+        Numbers, computed in float32. Its rounding may be some per cent of a step from one sum to the next, or all of
+        it, but is negligible against the whole range.
     """
     sums, real = _uncut(sums, real)
     middle, level = sums.mean(), real.mean()
@@ -57,40 +59,40 @@ def find_line(sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]) -> Lin
 def _uncut(
     sums: npt.NDArray[np.int64], real: npt.NDArray[np.float64]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The sums whose numbers are not cut off, and the numbers."""
+    """Return the sums whose numbers are not cut off, and the numbers."""
     low, high = real.min(), real.max()
     margin = (high - low) * _BESIDE
     inside = np.flatnonzero((real > low + margin) & (real < high - margin))
     if len(inside) < 2:
-        # Relu and limits leave a step or two. What is cut in part is less steep.
+        # Between Relu and limits one or two steps may be left. A step that is cut in part is less steep.
         slopes = np.abs(np.diff(real) / np.diff(sums))
         whole = np.flatnonzero(slopes >= slopes.max(initial=0) * _WHOLE)
         inside = np.union1d(whole, whole + 1) if len(whole) else np.array([0])
     return sums[inside], real[inside]
 
 
-#: Biases that are tried around the real one.
+#: Number of biases that are tried around the real one.
 NEIGHBOURS = (0, -1, 1)
-#: A constant code is a bias that sums of up to 2**19 do not change.
+#: A constant code gets a bias so large that sums of up to 2**19 do not change the code.
 CONSTANT = 1 << 20
-#: Magnitudes of sums and biases together lie below it: the accelerator's have 32 bits.
+#: Bound of the magnitudes of a sum and a bias together, as the accelerator's have 32 bits.
 _MOST = (1 << 31) - 1
 
 
 @dataclass
 class Affine:
-    """``clip(rint(f32(factor * sum + bias) * multiplier) + zero point, low, high)``, for each channel.
+    """A fit ``clip(rint(f32(factor * sum + bias) * multiplier) + zero point, low, high)``, for each channel.
 
     Attributes
     ----------
     factor, bias : int64[channels]
     multiplier : float32[channels]
     wrong : int64[channels]
-        The farthest that a code is from the wanted one.
+        Greatest distance of a code from the wanted one.
     departure : float64[channels]
-        How far what is rounded is from a line, at most, in codes.
+        Greatest distance of the numbers before rounding from a line, in codes.
     is_limited : bool
-        Whether some code would lie beyond the limits, were they not kept.
+        Whether some code would be beyond the limits without the clip.
     """
 
     factor: npt.NDArray[np.int64]
@@ -102,16 +104,16 @@ class Affine:
 
 
 def empty(channels: int) -> Affine:
-    """Of channels whose codes are their sums."""
+    """Return the fit of channels whose codes are their sums."""
     bias, wrong = np.zeros((2, channels), np.int64)
     return Affine(np.ones(channels, np.int64), bias, np.ones(channels, np.float32), wrong, np.zeros(channels))
 
 
 def fit_scaled(wanted: Wanted, zero_point: int, *, is_binary: bool = True) -> Affine:
-    """Fit each channel: with the factor 1, or -1 where codes fall.
+    """Fit each channel, with the factor 1, or -1 where codes fall.
 
     Products that are not binary have the factor 0 where all codes are the same. Where their codes are not certain, they
-    have the real scale and the next bias, whatever the codes.
+    have the real scale and the nearest bias, whatever the codes.
     """
     fit = empty(wanted.codes.shape[1])
     limits = zero_point, wanted.low, wanted.high
@@ -140,7 +142,7 @@ def _scaled(
     limits: tuple[int, int, int],
     neighbours: Sequence[int],
 ) -> tuple[int, int, np.float32] | None:
-    """Factor, bias and multiplier: those that give the codes, if some do, else the real ones, in 32 bits."""
+    """Return factor, bias and multiplier that give the codes, if there are any, else the real ones, in 32 bits."""
     factor, slope = (1 if line.slope > 0 else -1), abs(line.slope)
     if abs(line.at_zero) >= slope * (_MOST - np.abs(sums).max()):
         return None
@@ -159,7 +161,7 @@ def judge(
     codes: npt.NDArray[np.int64],
     limits: tuple[int, int, int],
 ) -> None:
-    """How far the codes of a channel are from the wanted ones, and whether limits make a difference."""
+    """Return the greatest distance of a channel's codes from the wanted ones, and whether limits make a difference."""
     found = _requantised(entering, fit.multiplier[channel], limits)
     fit.wrong[channel] = np.abs(found - codes).max()
     fit.is_limited |= bool((found != _requantised(entering, fit.multiplier[channel], (limits[0], -128, 127))).any())
@@ -168,12 +170,12 @@ def judge(
 def find_multiplier(
     entering: npt.NDArray[np.int64], codes: npt.NDArray[np.int64], slope: float, limits: tuple[int, int, int]
 ) -> np.float32 | None:
-    """A multiplier that gives the codes, the real one if it does."""
+    """Return a multiplier that gives the codes, the real one if possible."""
     zero_point, low, high = limits
     number, entering_real = codes - zero_point, entering.astype(np.float64)
     with np.errstate(divide="ignore"):
         ends = np.stack([(number - 0.5) / entering_real, (number + 0.5) / entering_real])
-    # Beyond a limit any larger magnitude will do, and at 0 any multiplier.
+    # For a code at a limit any larger magnitude is right, and for a sum of 0 any multiplier.
     cut = np.where(entering >= 0, codes == high, codes == low), np.where(entering >= 0, codes == low, codes == high)
     below = np.where((entering == 0) | cut[1], -np.inf, ends.min(axis=0)).max()
     above = np.where((entering == 0) | cut[0], np.inf, ends.max(axis=0)).min()
@@ -194,9 +196,9 @@ def _requantised(
     return requantise(entering.astype(np.int32)[:, None], parameters, *limits)[:, 0].astype(np.int64)
 
 
-# Scale and bias in two layers, where no whole bias of one layer gives the wanted codes.
+# Two layers give the wanted codes where no whole bias of one layer does.
 
-#: Steps of a window: from the least code to the greatest.
+#: Steps of a window, from the least code to the greatest.
 STEPS = 255
 _LARGEST = 127
 _COPIES = (1, 2, 4, 8)
@@ -204,9 +206,9 @@ _COPIES = (1, 2, 4, 8)
 
 @dataclass
 class Windows:
-    """Two layers in a row: the first counts sums in windows of 256, the second gives their codes.
+    """A fit by two layers: the first counts sums in windows of 256, the second gives their codes.
 
-    Where the codes of a channel change over n sums, the count of those that are below the sum is
+    Where the codes of a channel change over n sums, the number of those below a sum is
 
         sum of clip((factor * sum - least) / step - 255 * i, 0, 255) for i in range(parts)
 
@@ -217,10 +219,10 @@ class Windows:
     ----------
     parts, copies : int
     step : int
-        From one sum to the next.
+        Difference of neighbouring sums.
     factor, least : int64[channels]
     second : Affine
-        Of the count.
+        The fit of codes to the count.
     """
 
     parts: int
@@ -231,19 +233,20 @@ class Windows:
     second: Affine
 
     def first_biases(self) -> npt.NDArray[np.int64]:
-        """int64[channels, parts * copies]: of the first layer, whose multiplier is that of one step."""
+        """Return the biases int64[channels, parts * copies] of the first layer, whose multiplier is that of one
+        step."""
         below = STEPS * self.step * np.repeat(np.arange(self.parts), self.copies)
         return -self.least[:, None] - below
 
     def second_factors(self) -> npt.NDArray[np.int64]:
-        """int64[channels, parts * copies]: of the second layer, at most 127."""
+        """Return the factors int64[channels, parts * copies] of the second layer, at most 127."""
         share, rest = np.divmod(self.second.factor[:, None], self.copies)
         of_copies = share + (np.arange(self.copies) < rest)
         return np.tile(of_copies, self.parts)
 
 
 def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
-    """Fit two layers, with as few channels between as will do."""
+    """Fit two layers, with as few channels between as possible."""
     channels, step = wanted.codes.shape[1], int(np.diff(wanted.sums).min())
     factor, least, ways = (np.zeros(channels, np.int64) for _ in range(3))
     lines, counts, number = [], [], []
@@ -282,7 +285,7 @@ def _second(
     limits: tuple[int, int, int],
     copies: int,
 ) -> tuple[int, int, np.float32] | None:
-    """A factor whose fraction of the bias is near enough to the real one for every code."""
+    """Return a fit of the second layer, with a factor that makes the bias precise enough for every code."""
     if line.slope == 0 or (codes == codes[0]).all():
         return copies, (int(codes[0]) - limits[0]) * CONSTANT, np.float32(1 / CONSTANT)
     for factor, neighbour in itertools.product(range(1, _LARGEST * copies + 1), NEIGHBOURS):

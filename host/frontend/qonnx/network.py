@@ -1,4 +1,4 @@
-"""A QONNX model, measured: its quantisers, its constants, and the shape of every tensor."""
+"""A measured QONNX model: its quantisers, its constants, and the shape of every tensor."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..lowering.lowering import refuses
 from ..parse import check_inputs, fix_batch, measure, name_nodes
 from ..source import ModelError, Source
 
-# Quant and BipolarQuant nodes: what they say, and the standard operators that compute them.
+# Quant and BipolarQuant nodes, and the standard operators that compute them.
 #
 # Source: *QONNX: Representing Arbitrary-Precision Quantized Neural Networks* (arXiv 2206.07527), and the operators'
 # definitions in the qonnx repository (docs/qonnx-custom-ops).
@@ -26,8 +26,7 @@ from ..source import ModelError, Source
 DOMAINS = ("qonnx.custom_op.general", "finn.custom_op.general", "onnx.brevitas")
 BIPOLAR, INTEGER = ("BipolarQuant",), ("Quant", "IntQuant")
 
-#: The standard operator of each rounding mode, on a number that is not halfway twice: what has no such operator is
-#: refused.
+#: The standard operator of each rounding mode; modes without one are refused.
 _ROUNDING = {"ROUND": "Round", "HALF_EVEN": "Round", "CEIL": "Ceil", "FLOOR": "Floor"}
 _BITS = 8
 
@@ -42,12 +41,12 @@ class Quantiser:
     scale : str
         Name of its scale.
     is_binary : bool
-        Whether its results are +scale and -scale.
+        Whether results are +scale and -scale.
     zero_point : int
     least, greatest : int
-        Bounds of the rounded number, the zero point added.
+        Bounds of the rounded number plus the zero point.
     rounding : str
-        Operator.
+        The operator that rounds.
     """
 
     node: NodeProto
@@ -60,22 +59,22 @@ class Quantiser:
 
     @property
     def fits(self) -> bool:
-        """Whether numbers with a zero point of its own have 8 bits."""
+        """Whether the numbers, with some zero point, have 8 bits."""
         return self.greatest - self.least < 1 << _BITS
 
     @property
     def is_plain(self) -> bool:
-        """Whether QuantizeLinear computes its codes: it adds the zero point after the rounding."""
+        """Whether QuantizeLinear, which adds the zero point after the rounding, computes the codes."""
         is_whole = self.greatest - self.least == (1 << _BITS) - 1
         return not self.is_binary and is_whole and not self.zero_point and self.rounding == "Round"
 
     @property
     def shift(self) -> int:
-        """What int8 codes are less than the numbers: 128 where these are unsigned and reach 128."""
+        """The difference of numbers and int8 codes: 128 where the numbers are unsigned and reach 128."""
         return 0 if self.greatest < 1 << _BITS - 1 else 1 << _BITS - 1
 
     def spell(self, result: str) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
-        """Standard operators, and their constants, that compute ``result`` as the node computes its own."""
+        """Return standard operators, and their constants, that compute the node's result as ``result``."""
         written: list[NodeProto] = []
         constants: list[onnx.TensorProto] = []
 
@@ -105,7 +104,7 @@ class Quantiser:
 
 
 def is_qonnx(model: onnx.ModelProto) -> bool:
-    """Whether a model has operators of QONNX."""
+    """Return whether a model has QONNX operators."""
     return any(node.domain in DOMAINS for node in model.graph.node)
 
 
@@ -114,15 +113,15 @@ def is_qonnx(model: onnx.ModelProto) -> bool:
     "zero point or bit width are no whole constants, or a rounding mode is none of those that ONNX has an operator for",
 )
 def read_quantiser(name: str, node: NodeProto, constants: Mapping[str, np.ndarray]) -> Quantiser:
-    """Read a node of QONNX' domains.
+    """Read a node of QONNX's domains.
 
     Parameters
     ----------
     name : str
-        The model's, for messages.
+        Name of the model, for messages.
     node : NodeProto
     constants : mapping of str to array
-        What is known of its inputs.
+        Its constant inputs.
     """
     place = f"{name}: {label(node)}"
     if node.op_type not in (*BIPOLAR, *INTEGER):
@@ -165,20 +164,20 @@ def _number(place: str, node: NodeProto, at: int, kind: str, constants: Mapping[
 
 
 class Network(OnnxGraph):
-    """What the rewriting reads: all nodes, constants included, with the constants and shapes of ``measured``.
+    """The input of the rewriting: all nodes, constants included, with the constants and shapes of ``measured``.
 
     Parameters
     ----------
     name : str
         For messages.
     model : ModelProto
-        As the user gave it, with a name for every node.
+        The user's model, with a name for every node.
     measured : Source
-        The same with standard operators in place of the quantisers, for a batch of 1.
+        The model with standard operators in place of the quantisers, for a batch of 1.
     quantisers : dict of str to Quantiser
-        By their results.
+        Quantisers by the names of their results.
     initializers : list of TensorProto
-        The model's, and those of the standard operators.
+        The initializers of the model, and those of the standard operators.
 
     Attributes
     ----------
@@ -216,7 +215,7 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     """
     given = copy.deepcopy(model)
     name_nodes(given)
-    # Weights that are listed as inputs, as Brevitas exports them, are constants all the same.
+    # Weights that are also listed as inputs, as Brevitas exports them, are constants.
     keep_inputs(given, [value.name for value in model_inputs(given)])
     written = initial_values(given.graph)
     written |= {

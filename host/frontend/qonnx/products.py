@@ -1,4 +1,4 @@
-"""Convolutions and matrix products of codes: which sums they have, and how exactly float32 holds their results."""
+"""Convolutions and matrix products of codes: their possible sums, and error bounds of their results in float32."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ..source import ModelError
 from .network import Network
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
-#: float32 rounds to 24 significant bits, so that no rounding changes a number by more than this part of it.
+#: Unit roundoff of float32: no rounding changes a number by more than this share of it.
 UNIT_ROUNDOFF = 2.0**-24
 _EXACT = 1 << 24
 
 
 @dataclass(frozen=True)
 class Coded:
-    """An activation whose values are int8 codes: ``scale * (code - zero_point)``.
+    """An activation with the values ``scale * (code - zero_point)`` of int8 codes.
 
     Attributes
     ----------
@@ -32,9 +32,9 @@ class Coded:
     scale : float32
     zero_point : int
     least, greatest : int
-        Codes that it takes.
+        Range of its codes.
     is_binary : bool
-        Its values are +scale where the code is at least 0, and -scale elsewhere.
+        Whether its values are +scale where the code is at least 0, and -scale elsewhere.
     """
 
     codes: str
@@ -52,24 +52,24 @@ class Coded:
 
 @dataclass(frozen=True, eq=False)
 class Product:
-    """One product: its sums are whole numbers, and each of its results a scale times a sum, plus a bias.
+    """A product, whose sums are whole numbers; each of its results is a scale times a sum, plus a bias.
 
     Attributes
     ----------
     node : NodeProto
     source : Coded
     weights : int8[outputs, inputs / groups, ...]
-        The kernel after them, if there is one.
+        Weights, with the axes of the kernel last, if there is one.
     scale : float32[outputs]
-        Of the weights.
+        Scale of the weights.
     bias : float32[outputs] or None
     window : Window or None
-        None for a matrix; a kernel of one dimension counts as one row.
+        Window of a convolution, where a kernel of one dimension counts as one row; None for a matrix.
     groups : int
     is_binary : bool
         Whether all weights are +1 and -1.
     area : (rows, columns)
-        Of the map that it reads.
+        Size of the map that it reads.
     """
 
     node: NodeProto
@@ -87,31 +87,32 @@ class Product:
 
     @property
     def outputs(self) -> int:
-        """Output channels."""
+        """The number of output channels."""
         return len(self.weights)
 
     @property
     def terms(self) -> int:
-        """Products that one sum adds up."""
+        """The number of products in a sum."""
         return self.weights[0].size
 
     @property
     def is_exclusive_or(self) -> bool:
-        """Whether the accelerator's engine for binary values computes it."""
+        """Whether the accelerator's engine for binary values can compute it."""
         spatial = self.weights.ndim - 2
         return self.source.is_binary and self.is_binary and self.groups == 1 and spatial in (0, 2)
 
     def limits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The least and the greatest sum of each output channel."""
+        """Return the least and the greatest sum of each output channel."""
         low, high = self.source.bounds
         flat = self.weights.reshape(self.outputs, -1)
         above, below = (flat.clip(*ends).sum(axis=1, dtype=np.int64) for ends in ((0, 127), (-128, 0)))
         return above * low + below * high, above * high + below * low
 
     def sums(self) -> npt.NDArray[np.int64]:
-        """All sums that some output channel may have, rising; of n binary products, n, n - 2, n - 4 ...
+        """Return all sums that some output channel may have, ascending; of n binary products these are n, n - 2, n - 4
+        ...
 
-        Windows that reach over a border of zeros add up fewer products.
+        Windows over a border of zeros add up fewer products.
         """
         least, greatest = (int(limit) for limit in (self.limits()[0].min(), self.limits()[1].max()))
         if not (self.is_binary and self.source.is_binary):
@@ -121,15 +122,15 @@ class Product:
         return np.unique(np.concatenate([np.arange(-of_tap * n, of_tap * n + 1, 2) for n in counts]))
 
     def errors(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """How far float32 may lie from the results for these sums: float64[sums, outputs], 0 where it is exact.
+        """Return bounds of float32's errors in the results of these sums: float64[sums, outputs], 0 where it is exact.
 
-        Nobody promises an order in which float32 numbers are added, or whether products are rounded before. Where all
-        numbers are whole multiples of one number and none exceeds 2**24 of it, no order rounds anything. Elsewhere:
-        with m terms there are m - 1 additions, and each rounds its result by at most u = 2**-24 of it. If the
-        magnitudes of all terms add up to A, and the terms themselves to v, the part of them that an addition has
-        gathered is at most (A + |v|) / 2: what it holds beyond that, the rest would have to cancel. What was rounded
-        before changes such a part by at most m * u / (1 - m * u) * A. At last, a code times its scale and a product
-        are rounded once each: 2 * u * A, with terms of higher order less than 3 * u * A.
+        The order of float32 additions is not specified, nor whether products are rounded before them. Where all numbers
+        are whole multiples of one number and none exceeds 2**24 of it, no order rounds anything. Elsewhere: with m
+        terms there are m - 1 additions, each of which changes its result by at most u = 2**-24 of it. If the magnitudes
+        of all terms add up to A, and the terms themselves to v, a partial sum is at most (A + |v|) / 2, as the other
+        terms would have to cancel any excess. Earlier roundings change a partial sum by at most m * u / (1 - m * u) *
+        A. Finally, a code times its scale and a product are rounded once each: 2 * u * A, with terms of higher order
+        less than 3 * u * A.
         """
         if self._is_exact():
             return np.zeros((len(sums), self.outputs))
@@ -141,27 +142,27 @@ class Product:
         return u * (m * gathered + 3 * magnitude)
 
     def results(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        """Results without any rounding but that of float64: float64[sums, outputs]."""
+        """Return results that are rounded in float64 only: float64[sums, outputs]."""
         return sums[:, None] * self.real_scale + self._bias_or_zero()
 
     @property
     def real_scale(self) -> npt.NDArray[np.float64]:
-        """float64[outputs], exact: of one in the sum."""
+        """The exact scale of sums, float64[outputs]."""
         return np.float64(self.source.scale) * self.scale.astype(np.float64)
 
     def _bias_or_zero(self) -> npt.NDArray[np.float64]:
         return np.zeros(self.outputs) if self.bias is None else self.bias.astype(np.float64)
 
     def _largest_magnitude(self) -> npt.NDArray[np.int64]:
-        """Of all numbers that a channel adds up, together."""
+        """Return the sum of the magnitudes of all numbers that a channel adds up."""
         largest = max(map(abs, self.source.bounds))
         return np.abs(self.weights.astype(np.int64)).reshape(self.outputs, -1).sum(axis=1) * largest
 
     def _is_exact(self) -> bool:
-        """Whether all partial sums are whole multiples, at most 2**24, of one power of two.
+        """Return whether all partial sums are whole multiples, at most 2**24, of one power of two.
 
-        Then nothing has been rounded where codes and weights were multiplied with their scales either: each is at most
-        its product with the other one, which is a term of a sum, of its own power of two.
+        Then the products of codes and of weights with their scales have not been rounded either: in units of its own
+        power of two, each is at most its product with the other one, which is a term of a sum.
         """
         bias = self._bias_or_zero()
         unit = np.float64(_unit(np.array([self.source.scale]))[0]) * _unit(self.scale)
@@ -171,18 +172,18 @@ class Product:
 
 
 def _unit(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """The power of two of which each float32 is an odd multiple."""
+    """Return the power of two of which each float32 is an odd multiple."""
     return np.abs(numbers.astype(np.float64)) / _mantissa(numbers)
 
 
 def _mantissa(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-    """The odd whole number that each float32 is, times a power of two."""
+    """Return the odd whole number of which each float32 is a multiple by a power of two."""
     whole = np.abs(np.frexp(numbers.astype(np.float64))[0] * _EXACT).astype(np.int64)
-    # Without the bits below the lowest one that is set.
+    # The zeros below the lowest set bit are removed.
     return (whole // (whole & -whole)).astype(np.float64)
 
 
-# Read a product of a QONNX network: its weights as whole numbers, its scales, bias and geometry.
+# A product of a QONNX network is read with weights as whole numbers, scales, bias and geometry.
 
 
 def read_product(network: Network, node: NodeProto, source: Coded) -> Product:
@@ -191,7 +192,7 @@ def read_product(network: Network, node: NodeProto, source: Coded) -> Product:
     Raises
     ------
     ModelError
-        If its weights are not quantised to 8 bits or less, or it has a form that no layer has.
+        If its weights are not quantised to 8 bits or less, or no layer has its form.
     """
     place, given = f"{network.name}: {label(node)}", attributes_of(node)
     weights = network.constants.get(node.input[1])
@@ -236,13 +237,13 @@ def _convolution(network: Network, node: NodeProto, source: Coded, weights: np.n
 
 
 def _scales_of(network: Network, name: str) -> np.ndarray:
-    """The scale of every weight: that of the quantiser, arranged as its results are on the way to the product."""
+    """Return the scale of every weight: that of the quantiser, moved as its results are on the way to the product."""
     steps: list[NodeProto] = []
     at = name
     while at not in network.quantisers:
         node = network.producer.get(at)
         if node is None or node.op_type not in (*LAYOUT, *TRANSPARENT):
-            # No quantiser: they may be +1 and -1 times their magnitude.
+            # Weights without a quantiser may be +1 and -1 times their magnitude.
             return np.abs(network.constants[name])
         steps.append(node)
         at = node.input[0]
@@ -274,7 +275,7 @@ def check_scale(place: str, name: str, scale: np.ndarray) -> None:
 
 
 def _codes(place: str, name: str, weights: np.ndarray, scales: np.ndarray) -> tuple[Int8, npt.NDArray[np.float32]]:
-    """int8 codes, and float32[outputs]: their scale."""
+    """Return int8 codes, and their scale float32[outputs]."""
     flat = scales.reshape(len(scales), -1)
     if (flat != flat[:, :1]).any():
         channel = int((flat != flat[:, :1]).any(axis=1).argmax())
@@ -286,7 +287,7 @@ def _codes(place: str, name: str, weights: np.ndarray, scales: np.ndarray) -> tu
     scale = np.where(flat[:, 0] > 0, flat[:, 0], np.float32(1)).astype(np.float32)
     numbers = weights / scale.reshape(-1, *[1] * (weights.ndim - 1))
     codes = np.rint(numbers)
-    # Where they were multiplied with the scale they were rounded once.
+    # The multiplication by the scale has rounded the weights once.
     is_whole = codes * scale.reshape(-1, *[1] * (weights.ndim - 1)) == weights
     wrong = numbers[~is_whole | (codes < -128) | (codes > 127)]
     if wrong.size:

@@ -1,4 +1,4 @@
-"""BipolarQuant after a product, or after codes with a batch normalisation between: thresholds of whole numbers."""
+"""BipolarQuant nodes after a product, or after codes with a batch normalisation between, as thresholds of integers."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .writer import Writer, write_step
 def write_product_signs(
     writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
 ) -> Coded:
-    """A product whose results become signs: inner products and their thresholds in one layer.
+    """Write a product whose results become signs: inner products and their thresholds in one layer.
 
     Raises
     ------
     ModelError
-        If a channel's signs are no threshold of its sums, or not for certain.
+        If a channel's signs are not certainly a threshold of its sums.
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
     found = _thresholds_of(network, quantiser, chain, product, place)
     pools = [node for node in chain.steps if node.op_type in MAX_POOLING]
     least = found.takes_least(place, pools)
-    # Where pooling must take the least sign, it takes the greatest of the contrary ones, which turn round after it:
-    # a code is negative where its contrary, -1 less the code, is not.
+    # Where pooling must take the least sign, it takes the greatest of the opposite signs, which are inverted after
+    # it: a code is negative where its opposite, -1 less the code, is not.
     weights, bias = _decide(product, found, least, place)
     codes = writer.name(f"{name} codes")
     first = codes if not chain.steps else writer.name(f"{name} sums")
@@ -59,7 +59,7 @@ def _thresholds_of(network: Network, quantiser: Quantiser, chain: Chain, product
         results, errors = product.results(part), product.errors(part)
         found = [evaluator.run(results.astype(np.float32))]
         if errors.any():
-            # Outwards: the ends are float32 numbers too.
+            # The bounds are widened by one float32 number, as the ends are float32 numbers too.
             ends = (
                 np.nextafter((results + side * errors).astype(np.float32), np.float32(side * np.inf))
                 for side in (-1, 1)
@@ -75,9 +75,9 @@ def _thresholds_of(network: Network, quantiser: Quantiser, chain: Chain, product
 def _decide(
     product: Product, found: Thresholds, least: npt.NDArray[np.bool_], place: str
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64]]:
-    """Weights and bias with which a sum is at least 0 where the sign is +1; or -1, for channels in ``least``.
+    """Return weights and bias with which a sum is at least 0 where the sign is +1; or -1, for channels in ``least``.
 
-    "p >= T" has the bias -T. "p <= T" is "-p >= -T": other weights, and the bias T. The contrary of "p >= T" is
+    "p >= T" has the bias -T. "p <= T" is "-p >= -T", with negated weights and the bias T. The opposite of "p >= T" is
     "p <= T - 1".
     """
     low, high = product.limits()
@@ -92,7 +92,7 @@ def _decide(
         )
     weights = np.where(turns.reshape(-1, *[1] * (product.weights.ndim - 1)), -product.weights, product.weights)
     bias = np.where(turns, threshold, -threshold)
-    # A bias that no sum outweighs.
+    # The bias of a constant sign exceeds all sums.
     constant = np.where(found.always, -low, -high - 1)
     return weights.astype(np.int8), np.where(way == Way.CONSTANT, constant, bias)
 
@@ -106,7 +106,8 @@ def write_sums(
     *,
     is_signs: bool,
 ) -> str:
-    """A product and its bias as int8 codes, which saturate: their signs are right. ``is_signs`` allows signs alone."""
+    """Write a product and its bias as int8 codes, whose signs are right though they saturate. ``is_signs`` allows signs
+    alone."""
     name, window = product.node.name, product.window
     if product.is_exclusive_or:
         parts: dict[str, object] = {} if is_signs else {"scale": np.ones(product.outputs, np.float32)}
@@ -115,7 +116,7 @@ def write_sums(
                 "pads": window.pads,
                 "strides": window.stride,
                 "dilations": window.dilation,
-                # The network's border holds 0, neither +1 nor -1.
+                # The network's padding is 0, neither +1 nor -1.
                 "pad_value": 0,
             }
         return writer.call_binary(product.source.codes, result, name, weights, bias=bias.astype(np.int32), **parts)
@@ -131,7 +132,8 @@ def write_integer_product(
     result: str,
     scales: tuple[np.float32, npt.NDArray[np.float32], np.float32, int],
 ) -> str:
-    """A quantised product; ``scales`` are the input's, the weights', the result's, and the result's zero point."""
+    """Write a quantised product; ``scales`` are the input's, the weights', the result's, and the result's zero
+    point."""
     name, source = product.node.name, writer.ones(product.source)
 
     def constant(kind: str, value: object, dtype: type = np.float32) -> str:
@@ -160,12 +162,12 @@ def write_integer_product(
 def write_code_signs(
     writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, source: Coded, scale: np.float32
 ) -> Coded:
-    """Codes that become signs, with other operands for each channel: a threshold of the code for each.
+    """Write codes that become signs, with a threshold of the code for each channel.
 
     Raises
     ------
     ModelError
-        If a channel's signs are no threshold of its codes, or pooling stands between.
+        If a channel's signs are not a threshold of its codes, or there is pooling between.
     """
     place, name = f"{network.name}: {label(quantiser.node)}", quantiser.node.output[0]
     for node in chain.steps:
@@ -207,7 +209,7 @@ def write_scaled_channels(
     zero_point: int = 0,
     scaled: tuple[npt.NDArray[np.float32], int] = (np.ones(1, np.float32), 0),
 ) -> str:
-    """Sums over groups of channels of the codes, less the zero point, times factors, plus a bias.
+    """Write sums, over groups of channels, of codes less the zero point, times factors, plus a bias.
 
     Parameters
     ----------
@@ -216,12 +218,12 @@ def write_scaled_channels(
     factors : int64[outputs] or int64[outputs, inputs of a group]
     bias : int64[outputs]
     node : str
-        What it is named after.
+        Name for the node.
     shape : tuple of int
-        Of the codes; rank 2 to 4.
+        Shape of the codes, of rank 2 to 4.
     zero_point : int
     scaled : float32[outputs] or float32[1], int
-        The multipliers of the sums, and the zero point that is added to the result.
+        The multipliers of the sums, and the zero point of the result.
     """
     outputs, is_vector = len(factors), len(shape) == 2
     if is_vector:
@@ -246,14 +248,14 @@ def write_scaled_channels(
     return result
 
 
-# Products whose results the model gives in float: the accelerator counts, and the host scales what it counted.
+# Products whose results the model gives in float: the accelerator computes sums, and the host scales them.
 
-#: From the least code to the greatest.
+#: Steps from the least code to the greatest.
 _STEPS = 255
 
 
 def float_results(network: Network) -> set[str]:
-    """The tensors that outputs of the model are computed from with no quantiser between."""
+    """Return the tensors that outputs of the model are computed from without a quantiser between."""
     frontier, found = [value.name for value in network.model.graph.output], set()
     while frontier:
         name = frontier.pop()
@@ -267,25 +269,26 @@ def float_results(network: Network) -> set[str]:
 
 
 def can_count(product: Product) -> bool:
-    """Whether the accelerator's codes say what the sums of a product are."""
+    """Return whether the accelerator's codes can represent the sums of a product."""
     return product.is_exclusive_or and _results_of(product)[2] <= MOST_RESULTS
 
 
 def _results_of(product: Product) -> tuple[int, int, int]:
-    """The least sum, the step from one to the next, and the codes that one sum takes."""
+    """Return the least sum, the step between sums, and the number of codes for one sum."""
     sums = product.sums()
     step = int(np.diff(sums).min()) if len(sums) > 1 else 1
     return int(sums[0]), step, max(-(-int(sums[-1] - sums[0]) // (step * _STEPS)), 1)
 
 
 def write_counted(writer: Writer, network: Network, product: Product) -> None:
-    """A product of binary values as codes that add up to its sums, and its results from them in float.
+    """Write a product of binary values as codes that add up to its sums, and compute its results from them in float.
 
     A sum p that is at least l and rises by steps of d is
 
         l + d * (sum of clip((p - l) / d - 255 * i, 0, 255) for i in range(n))
 
-    and each term is what a binary convolution gives: :mod:`.integer` writes integer products in the same way.
+    and each term is a result of a binary convolution; :mod:`..integer_products` replaces integer products in the same
+    way.
     """
     node, outputs = product.node, product.outputs
     least, step, count = _results_of(product)

@@ -1,4 +1,4 @@
-"""Thresholds: what a chain that ends in a sign makes of every sum of a product."""
+"""Thresholds and codes that a chain of operators gives for every sum of a product."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .chain import POWERS, Chain, Evaluator, require_monotone
 from .network import Network, Quantiser
 from .products import Product
 
-#: Decisions of one layer, at most: half a minute.
+#: Most decisions of one layer; they take half a minute.
 _MOST = 1 << 30
 _AT_ONCE = 1 << 22
 
 
 class Way(enum.IntEnum):
-    """How a function of the sum goes."""
+    """The direction of a function of the sum."""
 
     FALLING = -1
     CONSTANT = 0
@@ -31,7 +31,7 @@ class Way(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Decisions of the output channels: +1 where the sum is at least, or at most, a threshold.
+    """Decisions of the output channels, +1 where the sum is at least, or at most, a threshold.
 
     Attributes
     ----------
@@ -41,7 +41,7 @@ class Thresholds:
     always : bool[channels]
         The decision of a channel that is constant.
     pooled : list of Way[channels]
-        How what each pooling reads goes.
+        Direction of each pooling's input.
     """
 
     way: npt.NDArray[np.int64]
@@ -50,10 +50,10 @@ class Thresholds:
     pooled: list[npt.NDArray[np.int64]]
 
     def takes_least(self, place: str, pools: Sequence[NodeProto]) -> npt.NDArray[np.bool_]:
-        """The channels whose pooling gives the least of the signs instead of the greatest: bool[channels].
+        """Return the channels whose pooling gives the least of the signs instead of the greatest: bool[channels].
 
-        A pooling takes the greatest of what it reads. Where that and the decision go the same way with the sum, the
-        greatest sign comes of it, else the least.
+        A pooling takes the greatest of its inputs. Where these and the decision have the same direction, the result is
+        the greatest sign, else the least.
 
         Raises
         ------
@@ -74,8 +74,8 @@ class Thresholds:
         return against[0]
 
 
-#: For sums int64[n], results and what the poolings read: float32[n, channels], at the result and at both ends of where
-#: float32 may lie.
+#: Function of sums int64[n] that returns the results and the inputs of poolings, float32[n, channels], for the exact
+#: product and for both ends of float32's error interval.
 Evaluate = Callable[[npt.NDArray[np.int64]], list[tuple[np.ndarray, list[np.ndarray]]]]
 
 
@@ -92,7 +92,7 @@ def find_thresholds(
     place : str
         For messages.
     sums : int64[n]
-        Rising.
+        Ascending sums.
     limits : int64[channels], int64[channels]
         The least and the greatest sum of each channel.
     evaluate : callable
@@ -100,7 +100,7 @@ def find_thresholds(
     Raises
     ------
     ModelError
-        If a sum lies within the error of float32 of a decision, or decisions change more than once.
+        If a sum is within float32's error of a decision, or decisions change more than once.
     """
     channels = len(limits[0])
     if len(sums) * channels > _MOST:
@@ -125,7 +125,7 @@ def find_thresholds(
 
 
 class _Changes:
-    """Where the decisions of each channel change, as sums rise: at one sum at most."""
+    """The change of each channel's decisions as sums rise, of which there may be one."""
 
     def __init__(self, place: str, channels: int):
         self._place = place
@@ -136,7 +136,7 @@ class _Changes:
     def follow(
         self, sums: npt.NDArray[np.int64], decisions: npt.NDArray[np.bool_], inside: npt.NDArray[np.bool_]
     ) -> None:
-        """Go on with further sums: decisions bool[sums, channels], which count where a channel has the sum."""
+        """Continue with further sums: decisions bool[sums, channels], which count where a channel has the sum."""
         if self._before is not None:
             at, decided, reached = self._before
             sums = np.concatenate([[at], sums])
@@ -159,12 +159,12 @@ class _Changes:
             self._changed_at[channel] = sums[steps[0] + 1]
 
     def thresholds(self, pooled: list[npt.NDArray[np.int64]]) -> Thresholds:
-        """What was found; the last decision of a channel without a change is its constant."""
+        """Return the thresholds; the decision of a channel without a change is constant."""
         return Thresholds(self._way, self._threshold, self._last, pooled)
 
 
 def _last_of(decisions: npt.NDArray[np.bool_], inside: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The last decision of each channel that counts."""
+    """Return the last counting decision of each channel."""
     at = len(inside) - 1 - inside[::-1].argmax(axis=0)
     return decisions[at, np.arange(inside.shape[1])]
 
@@ -179,7 +179,7 @@ def _check_certain(place: str, sums: npt.NDArray[np.int64], uncertain: npt.NDArr
 
 
 def _directions(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Whether values of each channel rise, and whether they fall, anywhere."""
+    """Return whether values of each channel rise, and whether they fall, anywhere."""
     change = np.diff(values, axis=0)
     return (change > 0).any(axis=0), (change < 0).any(axis=0)
 
@@ -195,33 +195,33 @@ def _joined(place: str, parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> npt.N
     return rises.astype(np.int64) - falls
 
 
-# The codes that a file gives for sums of a product: for all of them, or for as many as are evaluated.
+# Codes of the file's operators for sums of a product: for all sums, or for the evaluated ones.
 
-#: Sums of integers that are evaluated for one layer, at first, those of all channels together.
+#: Number of sums of integers that are evaluated for one layer at first, of all channels together.
 _MOST_WANTED = 1 << 19
-#: Of what a channel's numbers rise or fall by, a step between sums is at most this part.
+#: Greatest step of a channel's numbers between evaluated sums, as a share of their range.
 _STEP = 0.25
-#: Parts of a step that is larger, and how often it is parted: more often than any two sums are apart.
+#: Number of parts of a larger step, and most rounds of division, which suffice for any distance of sums.
 _PARTS, _TIMES = 4, 16
-#: Channels whose numbers change by less, in codes, need no more sums.
+#: Channels whose numbers change by less than this, in codes, need no more sums.
 _STILL = 2.0**-6
 
 
 @dataclass
 class Wanted:
-    """Codes for sums.
+    """The wanted codes of sums.
 
     Attributes
     ----------
     sums : int64[n]
-        Rising.
+        Ascending sums.
     inside : bool[n, channels]
         Whether a channel has the sum.
     codes : int64[n, channels]
     real : float64[n, channels]
-        What is rounded, before the zero point is added and limits are kept.
+        Numbers before rounding, zero point and limits.
     is_certain : bool
-        Whether these are all sums, and their codes those of any order of additions.
+        Whether these are all sums, and their codes do not depend on the order of additions.
     """
 
     sums: npt.NDArray[np.int64]
@@ -241,7 +241,7 @@ class Wanted:
         return int(self.codes[self.inside].max())
 
     def channel(self, at: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Sums, codes and real numbers of a channel."""
+        """Return sums, codes and real numbers of a channel."""
         own = self.inside[:, at]
         return self.sums[own], self.codes[own, at], self.real[own, at]
 
@@ -254,7 +254,7 @@ def evaluate_sums(
     Raises
     ------
     ModelError
-        If float32 may decide on a code of binary products, or pooling reads what falls as its codes rise.
+        If float32's error may change a code of binary products, or the input of a pooling falls as its codes rise.
     """
     evaluator = Evaluator(network, chain, quantiser, product.outputs)
     sums, (low, high) = product.sums(), product.limits()
@@ -265,7 +265,7 @@ def evaluate_sums(
         return evaluator.entering(product.results(part).astype(np.float32)) / np.float64(scale)
 
     if not is_whole:
-        # The ends of each channel too: codes of sums between lie between theirs.
+        # The ends of each channel's range are included, as codes of sums between are between theirs.
         sums = np.unique(np.concatenate([np.linspace(sums[0], sums[-1], size).astype(np.int64), low, high]))
         sums = _refined(sums, (low, high), (quantiser.least, quantiser.greatest), real)
     inside = (sums[:, None] >= low) & (sums[:, None] <= high)
@@ -294,7 +294,7 @@ def _refined(
     limits: tuple[int, int],
     real: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.float64]],
 ) -> npt.NDArray[np.int64]:
-    """More sums where numbers change much from one to the next: operators in front may cut off all the others."""
+    """Return more sums where numbers change much, as operators may cut off all the others."""
     for _ in range(_TIMES):
         numbers = np.clip(real(sums), *limits)
         inside = (sums[:-1, None] >= ends[0]) & (sums[1:, None] <= ends[1])
@@ -309,12 +309,12 @@ def _refined(
 
 
 def _codes(values: npt.NDArray[np.float32], quantiser: Quantiser, scale: np.float32) -> npt.NDArray[np.int64]:
-    """Codes less the zero point."""
+    """Return codes less the zero point."""
     return np.rint(values / scale).astype(np.int64) + quantiser.zero_point - quantiser.shift
 
 
 def _check_pooling(chain: Chain, wanted: Wanted, pooled: list[np.ndarray], place: str) -> None:
-    """Codes may be pooled instead of what pooling reads where both go the same way with the sum."""
+    """Check that each pooling's input and the codes have the same direction, so that codes may be pooled instead."""
     for node, read in zip((node for node in chain.steps if node.op_type in MAX_POOLING), pooled, strict=True):
         way = np.sign(np.diff(read, axis=0)).astype(np.int64)
         against = (way * np.sign(np.diff(wanted.codes, axis=0)) == Way.FALLING).any(axis=0)

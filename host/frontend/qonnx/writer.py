@@ -30,27 +30,27 @@ _OTHER = (
 
 
 def note_in(model: onnx.ModelProto, note: str) -> None:
-    """Note in a model what its user should know."""
+    """Add a note for the user to a model."""
     model.metadata_props.add(key=_NOTE_KEY, value=note)
 
 
 def notes_of(model: onnx.ModelProto) -> list[str]:
-    """What was noted in a model."""
+    """Return the notes of a model."""
     return [entry.value for entry in model.metadata_props if entry.key == _NOTE_KEY]
 
 
 class Writer:
-    """What has been written so far.
+    """The nodes, constants and functions that have been written so far.
 
     Parameters
     ----------
     network : Network
-        Its inputs and outputs are those of the model.
+        The network, whose inputs and outputs the model has.
 
     Raises
     ------
     ModelError
-        If its operator set is older than binary functions.
+        If its operator set is too old for binary functions.
     """
 
     def __init__(self, network: Network):
@@ -74,56 +74,56 @@ class Writer:
             )
 
     def name(self, wanted: str) -> str:
-        """A name for a tensor that no other has."""
+        """Return a unique name for a tensor."""
         while wanted in self._taken:
             wanted += "'"
         self._taken.add(wanted)
         return wanted
 
     def constant(self, name: str, value: object, dtype: type = np.float32) -> str:
-        """A constant, by a name like this."""
+        """Add a constant, and return its name, which is like this one."""
         name = self.name(name)
         self._values[name] = numpy_helper.from_array(np.array(value, dtype, order="C"), name)
         return name
 
     def keep(self, nodes: Iterable[NodeProto], constants: Iterable[onnx.TensorProto] = ()) -> None:
-        """Nodes and constants as they are."""
+        """Add nodes and constants unchanged."""
         self._model.graph.node.extend(nodes)
         self._values |= {tensor.name: tensor for tensor in constants}
 
     def add(self, operator: str, inputs: list[str], output: str, node: str, **attributes: object) -> str:
-        """A node, whose only result is returned."""
+        """Add a node, and return its only result."""
         domain = _MICROSOFT if operator in _EXTENSIONS else ""
         self.keep([helper.make_node(operator, inputs, [output], node, domain=domain, **attributes)])
         return output
 
     def quantise(self, values: str, codes: str, scale: np.float32, zero_point: int, node: str) -> str:
-        """int8 codes of values that are multiples of a scale."""
+        """Add the quantisation of values that are multiples of a scale; return int8 codes."""
         return self.add(
             "QuantizeLinear", [values, *self.quantisation(codes, scale, zero_point)], codes, f"{node} codes"
         )
 
     def quantisation(self, name: str, scale: np.float32, zero_point: int) -> tuple[str, str]:
-        """Scale and zero point as constants."""
+        """Add scale and zero point as constants."""
         return self.constant(f"{name} scale", scale), self.constant(f"{name} zero point", zero_point, np.int8)
 
     def note(self, node: str) -> None:
-        """Note a node whose codes may be other ones than in QONNX."""
+        """Note a node whose codes may differ from those of QONNX."""
         self._noted.append(node)
 
     def mark(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes so far."""
         return len(self._model.graph.node)
 
     def since(self, mark: int) -> tuple[list[NodeProto], list[onnx.TensorProto]]:
-        """The nodes after a mark, and the constants that they read."""
+        """Return the nodes after a mark, and the constants that they read."""
         nodes = list(self._model.graph.node)[mark:]
         _tell_apart(nodes)
         names = dict.fromkeys(name for node in nodes for name in node.input if name in self._values)
         return nodes, [self._values[name] for name in names]
 
     def clip(self, codes: str, result: str, coded: Coded, limits: tuple[int, int], node: str) -> str:
-        """Codes between limits, through their values."""
+        """Clip codes to limits, through their values."""
         values = self.name(f"{result} values")
         self.dequantise(coded, values, node)
         ends = [
@@ -134,7 +134,7 @@ class Writer:
         return self.quantise(clipped, result, coded.scale, coded.zero_point, f"{node} limits")
 
     def ones(self, coded: Coded) -> Coded:
-        """Binary codes, whose signs alone count, as +1 and -1; other codes as they are."""
+        """Return binary codes, of which only the signs count, as +1 and -1; other codes unchanged."""
         if not coded.is_binary:
             return coded
         values = self.name(f"{coded.codes} signs")
@@ -143,7 +143,7 @@ class Writer:
         return Coded(codes, coded.scale)
 
     def dequantise(self, coded: Coded, values: str, node: str) -> None:
-        """The values of codes."""
+        """Add the dequantisation of codes, and return their values."""
         if not coded.is_binary:
             parts = self.quantisation(values, coded.scale, coded.zero_point)
             self.add("DequantizeLinear", [coded.codes, *parts], values, f"{node} values")
@@ -156,14 +156,14 @@ class Writer:
         self.add("Where", [reached, plus, minus], values, f"{node} values")
 
     def call_binary(self, codes: str, result: str, node: str, weights: np.ndarray, **parts: object) -> str:
-        """The call of a binary convolution."""
+        """Add the call of a binary convolution."""
         function = make_binary(weights, name=f"BinaryConv{next(self._names)}", opset=self.opset, **parts)
         add_function(self._model, function)
         self.keep([make_call(function, codes, result, node)])
         return result
 
     def model(self) -> onnx.ModelProto:
-        """All of it, without nodes and constants that no output depends on."""
+        """Return the whole model, without nodes and constants that no output depends on."""
         graph, constants = self._model.graph, self._folded()
         needed = {value.name for value in graph.output}
         kept: list[NodeProto] = []
@@ -187,7 +187,7 @@ class Writer:
         return self._model
 
     def _folded(self) -> dict[str, onnx.TensorProto]:
-        """Constants, those that are computed from others included."""
+        """Return the constants, including those that are computed from others."""
         constants = self._values | {tensor.name: tensor for tensor in self._network.initializers}
         for node in self._model.graph.node:
             if all(name in constants for name in reads(node)) and all(
@@ -199,7 +199,7 @@ class Writer:
 
 
 def _tell_apart(nodes: Iterable[NodeProto]) -> None:
-    """Give each node a name of its own: the first one keeps it."""
+    """Give each node a unique name; the first one of several keeps it."""
     taken: set[str] = set()
     for node in nodes:
         name = node.name
@@ -213,9 +213,9 @@ def _tell_apart(nodes: Iterable[NodeProto]) -> None:
 
 
 def write_step(writer: Writer, node: NodeProto, codes: str, result: str) -> str:
-    """A layout operator, or max pooling, of codes instead of their values: the codes rise with them.
+    """Write a layout operator, or max pooling, on codes instead of their values, which rise with the codes.
 
-    Its other inputs are constants.
+    Other inputs of the operator are constants.
     """
     copied = helper.make_node(node.op_type, [codes, *node.input[1:]], [result], f"{node.name} codes")
     copied.attribute.extend(node.attribute)
