@@ -1,4 +1,4 @@
-"""From a float model to the quantised one that the accelerator runs best."""
+"""Quantisation of float models for the accelerator."""
 
 from .static_quantisation import quantize
 

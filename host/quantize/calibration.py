@@ -1,4 +1,4 @@
-"""The samples that a model is quantised with: which set the scales, which judge the result, what is wrong with them."""
+"""The samples for quantisation: those that set the scales, those that measure the error, and warnings about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ..model.arrays import sample_count
 
-#: Of so many samples one is held out; fewer all set the scales.
+#: One of this many samples is held out; if there are fewer, all of them set the scales.
 _SHARE = 10
 
 Samples = Mapping[str, np.ndarray]
@@ -22,13 +22,13 @@ class Split:
     Attributes
     ----------
     calibrating : mapping of str to array
-        They set the scales.
+        The samples that set the scales.
     judging : mapping of str to array
-        On them the error is measured.
+        The samples on which the error is measured.
     judges : str
-        What the latter are called.
+        Name of the latter, for messages.
     warnings : list of str
-        What is wrong with them, or with what can be said of the error.
+        Defects of the samples, or of the error's measurement.
     """
 
     calibrating: Samples
@@ -38,21 +38,21 @@ class Split:
 
 
 def split(samples: Samples, others: Samples | None, origin: str) -> Split:
-    """Choose what sets the scales, and what the error is measured on: other samples, wherever there are some.
+    """Choose samples that set the scales, and, wherever possible, other samples on which the error is measured.
 
     Parameters
     ----------
     samples : mapping of str to array
         Every input by name; the first axis counts samples, as many for each input.
     others : mapping of str to array or None
-        Samples to judge by; None holds out every tenth of ``samples``.
+        Samples for the error; None holds out every tenth of ``samples``.
     origin : str
-        What messages call ``samples``.
+        Name of ``samples`` in messages.
 
     Raises
     ------
     ValueError
-        If no input has more than one value: no scale follows from that.
+        If no input has more than one value, so that no scale follows.
     """
     warnings = _complaints(samples, origin)
     if others is not None:

@@ -28,9 +28,9 @@ from .rewriting import SPELLINGS, WRITTEN_OUT, Rewritten, rewrite
 from .rewriting.float_graph import normalised_rows
 from .rewriting.normalisation import as_instances
 
-#: The first operator set whose QuantizeLinear knows a scale for each channel.
+#: The first operator set whose QuantizeLinear has a scale for each channel.
 _OPSET = 13
-#: The first whose Resize has a choice of coordinates.
+#: The first operator set whose Resize has a choice of coordinates.
 _COORDINATES = 11
 
 
@@ -41,11 +41,11 @@ class FloatModel:
     Attributes
     ----------
     file : Model
-        In float32, its samples along the first axis, see :mod:`~lutterfly.host.model.whole_samples`.
+        The model in float32, with samples along the first axis, see :mod:`~lutterfly.host.model.whole_samples`.
     model : ModelProto
-        The same, to be changed.
+        The same model, which may be changed.
     samples : list of dict of str to array
-        In float32, the first axis counts them.
+        Samples in float32; the first axis counts them.
     was_half : bool
         Whether anything was float16 or bfloat16.
     """
@@ -57,15 +57,15 @@ class FloatModel:
 
 
 def read_with_samples(given: Model, name: str, *samples: tuple[str, Mapping[str, np.ndarray]]) -> FloatModel:
-    """Read a float model with one or more sets of samples; the first one tells whether its first axis counts samples.
+    """Read a float model with one or more sets of samples; the first set decides whether its first axis counts samples.
 
     Parameters
     ----------
     given : Model
     name : str
-        What messages call it.
+        Name of the model in messages.
     samples : tuple of (str, mapping of str to array)
-        What messages call a set, and every input by name.
+        Name of a set in messages, and every input by name.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def read_with_samples(given: Model, name: str, *samples: tuple[str, Mapping[str,
 
 
 def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) -> dict[str, np.ndarray]:
-    """Check samples for a model; gives them with the first axis counting them.
+    """Check samples for a model; return them with a first axis that counts them.
 
     Raises
     ------
@@ -103,12 +103,12 @@ def check_samples(model: Model, samples: Mapping[str, np.ndarray], origin: str) 
 
 
 def read_float_model(file: Model, name: str) -> onnx.ModelProto:
-    """The model that an ONNX file holds, to be changed.
+    """Return the model of an ONNX file, which may be changed.
 
     Raises
     ------
     ModelError
-        If it is none that ONNX Runtime runs, is quantised already, or has a dynamic dimension beside the batch.
+        If ONNX Runtime cannot run it, it is quantised already, or has a dynamic dimension beside the batch.
     """
     check_file(file, name)
     model = file.copy()
@@ -133,9 +133,10 @@ def _check_float(model: onnx.ModelProto, name: str) -> None:
 def prepare(
     model: onnx.ModelProto, name: str, folder: Path, samples: Mapping[str, np.ndarray] | None = None
 ) -> tuple[onnx.ModelProto, list[Rewritten]]:
-    """The model with constants computed, batch normalisation folded and shapes known, rewritten, and what was.
+    """Return the model, with constants computed, batch normalisation folded and shapes known, rewritten; and the
+    rewritings.
 
-    Normalisations whose sizes vary much in the samples are spelled otherwise.
+    The spelling of normalisations depends on how much magnitudes vary in the samples.
     """
     version = operator_set(model)
     if version < _OPSET:
@@ -148,10 +149,10 @@ def prepare(
             ) from error
         if version < _COORDINATES:
             _keep_coordinates(model)
-    # Shapes are known then, and with them what ONNX Runtime fuses and what is a constant, such as initial states.
+    # With a fixed batch, shapes are known, and so are ONNX Runtime's fusions and constants such as initial states.
     fix_batch(model)
     as_instances(model)
-    # From a file: of a model in memory it takes the constants away.
+    # The model passes through a file, as the function removes the constants of a model in memory.
     source, target = folder / "float.onnx", folder / "prepared.onnx"
     onnx.save(model, source)
     quant_pre_process(source, target, skip_symbolic_shape=True)
@@ -164,7 +165,7 @@ def prepare(
 
 
 def _keep_coordinates(model: onnx.ModelProto) -> None:
-    """Let every Resize mean what it meant before there was a choice, which onnx' conversion forgets."""
+    """Give every Resize its meaning before there was a choice, which onnx's conversion does not preserve."""
     for node in model.graph.node:
         if node.op_type == "Resize":
             node.attribute.append(helper.make_attribute("coordinate_transformation_mode", "asymmetric"))
@@ -172,14 +173,14 @@ def _keep_coordinates(model: onnx.ModelProto) -> None:
 
 
 def drop_unread(model: onnx.ModelProto) -> None:
-    """Drop constants that nothing reads any more: ONNX Runtime warns of each."""
+    """Remove constants without readers, each of which ONNX Runtime warns about."""
     read = {name for node in model.graph.node for name in reads(node)} | {value.name for value in model.graph.output}
     kept = [tensor for tensor in model.graph.initializer if tensor.name in read]
     del model.graph.initializer[:]
     model.graph.initializer.extend(kept)
 
 
-# Models in float16 or bfloat16: the same in float32, of which every value of theirs is one.
+# Models in float16 or bfloat16 are converted to float32, which holds all of their values.
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 #: Attributes that name the type of a result.
@@ -189,22 +190,22 @@ _TYPES = ("to", "dtype", "output_dtype", "stash_type", "softmax_precision")
 def in_float32(
     model: Model, name: str, *samples: Mapping[str, np.ndarray]
 ) -> tuple[Model, bool, list[dict[str, np.ndarray]]]:
-    """A model and its samples with float32 wherever they have float16 or bfloat16.
+    """Return a model and its samples with float32 in place of float16 and bfloat16.
 
     Parameters
     ----------
     model : Model
     name : str
-        What messages call it.
+        Name of the model in messages.
     samples : mapping of str to array
 
     Returns
     -------
     model : Model
-        The given one where it has neither.
+        The converted model; the given one if it has neither type.
     is_changed : bool
     samples : list of dict of str to array
-        Those that were given.
+        The given samples, converted.
 
     Raises
     ------
@@ -224,7 +225,7 @@ def _widened(array: np.ndarray) -> np.ndarray:
 
 
 def _widen(model: onnx.ModelProto) -> int:
-    """Make what has one of the two types float32, and count it; so do the functions below."""
+    """Convert tensors of the two types to float32, and return their number, as the functions below do."""
     nodes = [node for function in model.functions for node in function.node]
     return _widen_graph(model.graph) + sum(map(_widen_node, nodes))
 
@@ -264,9 +265,9 @@ def _widen_attribute(attribute: AttributeProto) -> int:
     return _widen_tensors(attribute.tensors) + sum(map(_widen_graph, attribute.graphs))
 
 
-# Whether the first axis of a float model's inputs counts samples: two together give what each gives alone.
+# The first axis of a float model's inputs counts samples if two together give the results of each alone.
 
-#: As far as outputs may differ, of the largest value: float32 adds up in another order in a batch.
+#: Greatest difference of outputs, relative to the largest value, as float32 sums have another order in a batch.
 _ROUNDING = 1e-3
 _REMEDY = (
     "export the model with the samples first and a fixed length, such as [batch, time, features] (PyTorch: "
@@ -277,21 +278,21 @@ _REMEDY = (
 def check_batch(model: Model, samples: Mapping[str, np.ndarray], name: str) -> None:
     """Run a model on two samples together and on each alone.
 
-    A model whose first axis is fixed has nothing to be asked, and neither has one that cannot run on two samples.
+    Models whose first axis is fixed, and those that cannot run on two samples, are not checked.
 
     Parameters
     ----------
     model : Model
         A float model.
     samples : mapping of str to array
-        Every input by name, as :func:`~.float_model.check_samples` accepts them.
+        Every input by name, accepted by :func:`~.float_model.check_samples`.
     name : str
-        What messages call the model.
+        Name of the model in messages.
 
     Raises
     ------
     ModelError
-        If an output differs: the first axis is another one, such as time, and samples would be taken apart.
+        If an output differs, as the first axis is another one, such as time, and samples would be divided.
     """
     if len(dynamic_batches(model.proto)) < len(model_inputs(model.proto)):
         return
@@ -308,20 +309,20 @@ def check_batch(model: Model, samples: Mapping[str, np.ndarray], name: str) -> N
 
 
 def dynamic_batches(model: onnx.ModelProto) -> dict[str, str]:
-    """What the first axis is called of inputs of which it is dynamic."""
+    """Return the name of the first axis of each input where it is dynamic."""
     dimensions = {value.name: value.type.tensor_type.shape.dim[0] for value in model_inputs(model)}
     return {name: axis.dim_param or "batch" for name, axis in dimensions.items() if axis.dim_value != 1}
 
 
 def free_batch(model: onnx.ModelProto, given: Mapping[str, str], samples: Mapping[str, np.ndarray]) -> None:
-    """Let the first axis of inputs be dynamic again, if the model gives the same for two samples as for each.
+    """Make the first axis of inputs dynamic again, if the model gives the same results for two samples as for each.
 
     Parameters
     ----------
     model : ModelProto
-        With a batch of 1; it stays as it is where something in it depends on that.
+        A model with a batch of 1, which stays fixed if a part of the model depends on it.
     given : mapping of str to str
-        What the axis was called, by input.
+        Name of the axis, by input.
     samples : mapping of str to array
     """
     freed = copy.deepcopy(model)
@@ -342,7 +343,7 @@ def free_batch(model: onnx.ModelProto, given: Mapping[str, str], samples: Mappin
 
 
 def _differing_output(model: Model, samples: Mapping[str, np.ndarray]) -> str | None:
-    """An output of two samples together that is not that of each alone."""
+    """Return an output that differs between two samples together and each alone; None if there is none."""
     session, both = open_session(model), _two(samples)
     outputs = [info.name for info in session.get_outputs()]
     together = session.run(outputs, both)
@@ -354,7 +355,7 @@ def _differing_output(model: Model, samples: Mapping[str, np.ndarray]) -> str | 
 
 
 def _two(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The first sample and one that differs from it, made of its own values where there is none."""
+    """Return the first sample and one that differs from it, made from its own values if there is no other."""
     count = len(next(iter(samples.values())))
     others = (place for place in range(1, count) if any((a[place] != a[0]).any() for a in samples.values()))
     place = next(others, None)
@@ -367,7 +368,7 @@ def _two(samples: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _is_of_each(together: np.ndarray, parts: Sequence[np.ndarray]) -> bool:
-    """Whether an output of two samples is those of each, along whichever axis, or the same for both."""
+    """Return whether an output of two samples consists of those of each, along any axis, or is the same for both."""
     if all(_is_near(together, part) for part in parts):
         return True
     return any(_is_near(together, np.concatenate(parts, axis)) for axis in range(parts[0].ndim))

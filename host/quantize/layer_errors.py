@@ -1,4 +1,4 @@
-"""Compare float and int8 layer by layer, so that the layer that loses accuracy is seen."""
+"""Comparison of float and int8 layer by layer, which shows the layer that loses accuracy."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from ..model.runtime import plain_session
 
 @dataclass(frozen=True)
 class LayerError:
-    """How far a tensor of the quantised network is from that of the float network.
+    """The error of a tensor of the quantised network against the float network.
 
     Attributes
     ----------
     label : str
-        Operator and name of the first node that computes it, as a Relu behind a convolution is part of that; of an
-        input, that it is one.
+        Operator and name of the first node that computes it, so that a Relu after a convolution is part of that; or a
+        text that it is an input.
     tensor : str
     noise : float
         Signal-to-quantisation-noise ratio in decibels: the power of the float values over that of the difference.
-        Infinite where there is no difference.
+        Infinite if there is no difference.
     inputs_noise : float or None
-        That of the worst tensor that the layer reads; None where none of them was compared.
+        The ratio of the worst tensor that the layer reads; None if none of them was compared.
     """
 
     label: str
@@ -41,13 +41,13 @@ class LayerError:
 
     @property
     def lost(self) -> float:
-        """Decibels by which the result is worse than the worst of what the layer reads; 0 where they are not known."""
+        """Decibels by which the result is worse than the layer's worst input; 0 if unknown."""
         known = self.inputs_noise is not None and math.isfinite(self.noise)
         return self.inputs_noise - self.noise if known and math.isfinite(self.inputs_noise) else 0.0
 
 
 def worst(errors: Sequence[LayerError]) -> LayerError:
-    """The layer that loses most."""
+    """Return the layer that loses most."""
     return max(errors, key=lambda error: error.lost)
 
 
@@ -62,15 +62,15 @@ def layer_errors(
     Parameters
     ----------
     prepared, quantised : ModelProto
-        The float model that was quantised, after it was rewritten, and the result in QDQ form.
+        The float model after its rewriting, and the quantised model in QDQ form.
     samples : mapping of str to array
-        Other ones than those that set the scales, or the errors are too small.
+        Samples that have not set the scales; with those the errors would be too small.
     progress : callable
 
     Returns
     -------
     list of LayerError
-        Of the inputs, then of the nodes in order of execution.
+        Errors of the inputs, then of the nodes in order of execution.
     """
     pairs = _pairs(prepared, quantised)
     sessions = [
@@ -93,14 +93,14 @@ def layer_errors(
             if values.dtype == np.float32:
                 difference = found.astype(np.float64) - values
                 powers[name] += np.square(values, dtype=np.float64).sum(), np.square(difference).sum()
-    # What has no value but zero says nothing.
+    # A tensor of zeros has no ratio.
     return _by_node(prepared, {name: _decibels(*power) for name, power in powers.items() if power[0]})
 
 
 def _by_node(prepared: onnx.ModelProto, noise: Mapping[str, float]) -> list[LayerError]:
     given = [value.name for value in model_inputs(prepared) if value.name in noise]
     errors = [LayerError(f"input '{name}'", name, noise[name], None) for name in given]
-    #: Of tensors that were not compared, as they are inside a layer: the worst in front of them, and the layer's name.
+    #: For tensors within a layer, which are not compared: the worst ratio before them, and the layer's name.
     inside: dict[str, tuple[float | None, str]] = {}
     for node in prepared.graph.node:
         before = [noise[name] if name in noise else inside.get(name, (None, ""))[0] for name in node.input]
@@ -116,7 +116,7 @@ def _by_node(prepared: onnx.ModelProto, noise: Mapping[str, float]) -> list[Laye
 
 
 def _pairs(prepared: onnx.ModelProto, quantised: onnx.ModelProto) -> dict[str, str]:
-    """Tensors of the float network, with what they are called in the other: dequantised, where they are quantised."""
+    """Return tensors of the float network with their names in the other, dequantised where they are quantised."""
     there = {*computed_tensors(quantised), *(value.name for value in model_inputs(quantised))}
     dequantised = {
         node.input[0]: made.output[0]
@@ -133,14 +133,14 @@ def _decibels(signal: float, noise: float) -> float:
     return 10 * math.log10(signal / noise) if noise else math.inf
 
 
-# Float and int8 layer by layer, as a table and as values.
+# The comparison as a table and as values.
 
 _WIDTH = 160
 
 
 def layer_table(errors: Sequence[LayerError]) -> str:
-    """The table, and which layer loses most."""
-    # Only this answer needs it.
+    """Return the table, and the layer that loses most."""
+    # Only this function needs the import.
     from rich import box, console, table  # noqa: PLC0415
 
     drawn = table.Table(box=box.SIMPLE_HEAD, pad_edge=False)
@@ -165,7 +165,7 @@ def layer_table(errors: Sequence[LayerError]) -> str:
 
 
 def layer_values(errors: Sequence[LayerError]) -> list[dict[str, Any]]:
-    """The same for scripts; no number where there is no difference."""
+    """Return the values for scripts, with None where there is no difference."""
 
     def number(value: float | None) -> float | None:
         return None if value is None or not math.isfinite(value) else round(value, 3)

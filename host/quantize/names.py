@@ -1,7 +1,7 @@
-"""Names of our own while a float model is quantised, and the user's back afterwards.
+"""Replacement of a float model's names while it is quantised, and the user's names afterwards.
 
-Quantising makes names of names: ``x`` gets a scale ``x_scale``. A file may have that name already, and nodes may have
-none. So every tensor and node is called by a number in between, from which no other name can be made.
+Quantisation derives names from names: ``x`` gets a scale ``x_scale``. A file may have that name already, and nodes may
+have none. So every tensor and node has a number for a name in between, from which no other name can be derived.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _Value = TypeVar("_Value")
 
 
 class Names:
-    """The names of a model, in whose place are numbers from here on.
+    """The names of a model, which are replaced by numbers.
 
     Parameters
     ----------
     model : ModelProto
-        Its tensors and nodes are renamed.
+        The model, whose tensors and nodes are renamed.
     """
 
     def __init__(self, model: ModelProto):
@@ -51,18 +51,18 @@ class Names:
         return f"%{len(self._given) - 1}%"
 
     def of_tensors(self, values: Mapping[str, _Value]) -> dict[str, _Value]:
-        """Values by our names of tensors, of those that the model has."""
+        """Return values by the new names of tensors, as far as the model has these."""
         return {self._tensors[name]: value for name, value in values.items() if name in self._tensors}
 
     def told(self, text: str) -> str:
-        """A text in which the user's names stand."""
+        """Return a text with the user's names in place of the numbers."""
         return _OWN.sub(lambda own: self._given[int(own[1])], text)
 
     def restore(self, *models: ModelProto) -> None:
-        """Give models that were made of it the user's names; what was made on the way gets names that nobody has."""
+        """Give models that were derived from it the user's names; new tensors and nodes get unique names."""
         found: dict[str, str] = {}
         taken = set(self._tensors)
-        # ONNX Runtime calls a tensor that it adds by the name of the node that gives it.
+        # ONNX Runtime names a tensor that it adds after the node that computes it.
         tensors = set(self._tensors.values())
         for model in models:
             for name in tensor_names(model.graph):
@@ -77,9 +77,9 @@ class Names:
 
 
 def rename_shapes(model: ModelProto) -> None:
-    """Rename the constants that ONNX Runtime adds when it fuses MatMul and Add: it fails where their names are taken.
+    """Rename the constants that ONNX Runtime adds when it fuses MatMul and Add, which fails where their names exist.
 
-    What it has written is opened again, and then it may fuse others.
+    The model that it has written is opened again, and then it may fuse further nodes.
     """
     added = [tensor.name for tensor in model.graph.initializer if tensor.name.startswith(_FUSED)]
     rename_tensors(model.graph, {name: f"rows_{name}" for name in added})

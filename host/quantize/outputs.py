@@ -1,6 +1,6 @@
-"""Outputs in the midst of a network that onnxruntime.quantization leaves in float, quantised as everything around them.
+"""Quantisation of outputs within a network that onnxruntime.quantization leaves in float.
 
-A chain of operators that it leaves in float becomes one layer. An output behind one of them that moves elements, such
+A chain of operators that it leaves in float becomes one layer. An output after one of them that moves elements, such
 as Slice or DepthToSpace, would need the float values, which the accelerator does not have.
 """
 
@@ -26,18 +26,18 @@ def quantise_outputs(
     samples: Mapping[str, np.ndarray],
     given: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> None:
-    """Quantise the outputs that stand in float between two products, or what they are a view of.
+    """Quantise outputs that are in float between two products, or the tensors that they are views of.
 
     Parameters
     ----------
     quantised : ModelProto
-        Is changed.
+        The quantised model, which is changed.
     prepared : ModelProto
-        The float model that it was made of.
+        The float model that it was made from.
     samples : mapping of str to array
         Every input by name; the first axis counts samples.
     given : mapping of str to sequence of mapping
-        What is known of the quantisation of tensors, as onnxruntime.quantization takes it.
+        Known quantisation of tensors, in the form of onnxruntime.quantization.
     """
     for value in quantised.graph.output:
         if value.type.tensor_type.elem_type == TensorProto.FLOAT:
@@ -52,16 +52,16 @@ def quantise_outputs(
 
 
 class _Links(OnnxGraph):
-    """The nodes of a quantised model, and what is quantised around them."""
+    """The nodes of a quantised model, and the quantised tensors around them."""
 
     def viewed(self, name: str) -> str:
-        """The tensor of which one is a view in another shape or order."""
+        """Return the tensor of which one is a view in another shape or order."""
         while name in self.producer and self.producer[name].op_type in LAYOUT:
             name = self.producer[name].input[0]
         return name
 
     def branch(self, name: str) -> str:
-        """What an output is a view of, or a function of that a layer reads as well."""
+        """Return the tensor of which an output is a view, or a function, and that a layer reads as well."""
         found = viewed = self.viewed(name)
         while not self.is_quantised_behind(found) and found in self.producer:
             read = [one for one in self.producer[found].input if one in self.producer]
@@ -71,15 +71,15 @@ class _Links(OnnxGraph):
         return self.viewed(found)
 
     def is_quantised_behind(self, name: str) -> bool:
-        """Whether something quantised is computed of a tensor."""
+        """Return whether a quantised tensor is computed from a tensor."""
         return any(node.op_type == "QuantizeLinear" for node in self._below([name], stops=("QuantizeLinear",)))
 
     def stands_between(self, name: str) -> bool:
-        """Whether a tensor stands in float behind a product, and shares a move of elements with what another reads."""
+        """Return whether a tensor is in float after a product, and shares a move of elements with another reader."""
         if name not in self.producer or self.producer[name].op_type == "DequantizeLinear":
             return False
         above = self._above([name], stops=("DequantizeLinear",))
-        # Of pointwise operators the frontend makes a table for each result, and the host computes the output in float.
+        # For pointwise operators the frontend makes a table for each result, and the host computes the output in float.
         shared = [output for node in above if node.op_type not in (*POINTWISE, *LAYOUT) for output in node.output]
         ends = [node for node in self._below(shared, stops=("QuantizeLinear",)) if node.op_type == "QuantizeLinear"]
         behind = self._below([output for node in ends for output in node.output])
@@ -109,7 +109,7 @@ def _has_product(nodes: Collection[NodeProto]) -> bool:
 
 
 def _insert(graph: onnx.GraphProto, links: _Links, source: str, override: Mapping[str, Any]) -> None:
-    """Put QuantizeLinear and DequantizeLinear behind what makes a tensor; views of it get its scale."""
+    """Insert QuantizeLinear and DequantizeLinear after the node of a tensor; views of it get its scale."""
     if "scale" in override:
         scale, zero = override["scale"], override["zero_point"]
     else:

@@ -1,4 +1,4 @@
-"""Pointwise operators that stay in float: on two activations that are functions of one, and limits that no code has."""
+"""Pointwise operators that stay in float: those on two functions of one activation, and limits beyond all codes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from onnx import NodeProto, numpy_helper
 from ..frontend.fragments import EXTREMES, MULTIPLICATION, POINTWISE, SUBTRACTION, has_elements
 from ..model.onnx_graph import OnnxGraph
 
-#: What is quantised, unless it is a function of one tensor.
+#: Operators that are quantised, unless they are a function of one tensor.
 _TABLES = (*SUBTRACTION, *MULTIPLICATION, *EXTREMES)
-#: What onnxruntime.quantization leaves out, and the steps between two codes of a range.
+#: Operators that onnxruntime.quantization leaves out, and the number of steps of a range.
 _LIMITING, _STEPS = ("Relu", "Clip"), 255
 
 
 def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
-    """Names of operators on two operands of which one is constant, or that both are functions of one tensor: a table.
+    """Return the names of operators with a constant operand, or with two functions of one tensor, which become tables.
 
-    ``x * sigmoid(x)`` is one of them.
+    An example is ``x * sigmoid(x)``.
     """
     graph = OnnxGraph.of(model)
     for node in graph.nodes:
@@ -34,8 +34,8 @@ def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _origins(graph: OnnxGraph, node: NodeProto) -> set[str]:
-    """The tensors that a pointwise node is a function of: those that no pointwise operator computes, or that two
-    operands meet in."""
+    """Return the tensors that a pointwise node is a function of: those that no pointwise operator computes, or in which
+    two operands meet."""
     found: set[str] = set()
     waiting = graph.computed(node)
     while waiting:
@@ -50,10 +50,10 @@ def _origins(graph: OnnxGraph, node: NodeProto) -> set[str]:
 
 
 def limiting_nodes(model: onnx.ModelProto, given: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Names of Relu and Clip whose limits the codes of their output do not have.
+    """Return the names of Relu and Clip that must remain, as codes of their output reach beyond their limits.
 
-    onnxruntime.quantization leaves both out: codes end where the range of the output ends, which is within the limits
-    if it comes of samples. A range that is ``given`` may be wider, as one around 0 is, and every range holds 0, which
+    onnxruntime.quantization leaves both out, as codes end at the range of the output, which is within the limits if it
+    comes from samples. A range that is ``given`` may be wider, as one around 0 is, and every range includes 0, which
     need not be between the limits.
     """
     constants = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -61,17 +61,17 @@ def limiting_nodes(model: onnx.ModelProto, given: Mapping[str, Sequence[Mapping[
         override = given.get(node.output[0], [{}])[0]
         low, high = _ends(override)
         step = (high - low) / _STEPS
-        # Of samples that reach one limit, a range around 0 ends there on the other side too.
+        # If samples reach one limit, a range around 0 extends as far on the other side.
         is_wider = "rmin" not in override and override.get("symmetric") and least != -greatest
         if is_wider or low < least - step or high > greatest + step:
             yield node.name
 
 
 def lost_nodes(model: onnx.ModelProto, quantised: onnx.ModelProto) -> list[str]:
-    """Names of Relu and Clip of a float model whose output is 0 for all samples.
+    """Return the names of Relu and Clip of a float model whose output is 0 for all samples.
 
-    From such a range follows no scale: onnxruntime.quantization takes 1 and the zero point 0, and leaves the node out
-    all the same, so that what it cuts off passes.
+    No scale follows from such a range: onnxruntime.quantization uses 1 and the zero point 0, and still leaves the node
+    out, so that values beyond its limits would pass.
     """
     values = {tensor.name: tensor for tensor in quantised.graph.initializer}
 
@@ -85,7 +85,7 @@ def lost_nodes(model: onnx.ModelProto, quantised: onnx.ModelProto) -> list[str]:
 def _limits(
     model: onnx.ModelProto, constants: Mapping[str, onnx.TensorProto]
 ) -> Iterator[tuple[NodeProto, float, float]]:
-    """Every Relu, and every Clip between constants, with the limits."""
+    """Yield every Relu, and every Clip between constants, with the limits."""
     for node in model.graph.node:
         ends = [*node.input[1:3], "", ""][:2]
         if node.op_type == "Relu":
@@ -99,7 +99,7 @@ def _limits(
 
 
 def _ends(override: Mapping[str, Any]) -> tuple[float, float]:
-    """The least and the greatest number that surely has a code, of a tensor of which so much is given."""
+    """Return the least and the greatest number that certainly has a code, from a tensor's given quantisation."""
     if "scale" in override:
         scale, zero = float(override["scale"]), int(override["zero_point"])
         return (-128 - zero) * scale, (127 - zero) * scale

@@ -1,4 +1,4 @@
-"""Ranges that several tensors share, that masks of attention are brought into, or that lie around 0."""
+"""Ranges of tensors: common ones of several tensors, bounded ones of attention masks, and ranges around 0."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .rewriting.softmax import LEAST
 def common_ranges(
     model: onnx.ModelProto, samples: Mapping[str, np.ndarray], groups: Sequence[Sequence[str]]
 ) -> dict[str, list[dict[str, Any]]]:
-    """The range that all tensors of a group have together, for each of them as an override of its quantisation.
+    """Return, as an override for each tensor of a group, the range of all tensors of the group together.
 
     Parameters
     ----------
     model : ModelProto
-        Float.
+        A float model.
     samples : mapping of str to array
         Every input by name; the first axis counts samples.
     groups : sequence of sequence of str
-        Tensors of the model; what it lacks is left out.
+        Tensors of the model; names that it lacks are ignored.
     """
     known = set(computed_tensors(model))
     present = [[name for name in group if name in known] for group in groups]
@@ -47,7 +47,7 @@ def common_ranges(
 def ranges(
     model: onnx.ModelProto, samples: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> dict[str, tuple[float, float]]:
-    """The least and the greatest value that tensors of a float model have for samples."""
+    """Return the least and the greatest value of tensors of a float model for samples."""
     session = plain_session(expose(model, names))
     least, greatest = dict.fromkeys(names, np.inf), dict.fromkeys(names, -np.inf)
     for index in range(sample_count(samples)):
@@ -58,14 +58,14 @@ def ranges(
 
 
 def range_override(least: float, greatest: float) -> list[dict[str, Any]]:
-    """What onnxruntime.quantization takes as the range of a tensor."""
+    """Return a range in the form of an override of onnxruntime.quantization."""
     return [{"rmin": np.array(least, np.float32), "rmax": np.array(greatest, np.float32)}]
 
 
 def cut_outputs(model: onnx.ModelProto) -> list[str]:
-    """Outputs that a Relu or Clip reads and nothing else: onnxruntime.quantization gives them the range behind it.
+    """Return outputs whose only reader is a Relu or Clip; onnxruntime.quantization gives them the range after it.
 
-    Nobody would see what is cut, but that they are outputs: of a sum its negative values were missing.
+    The values that are cut would not matter if the tensors were not outputs: a sum would lack its negative values.
     """
     readers: dict[str, list[str]] = {value.name: [] for value in model.graph.output}
     for node in model.graph.node:
@@ -74,24 +74,24 @@ def cut_outputs(model: onnx.ModelProto) -> list[str]:
     return [name for name, operators in readers.items() if operators in (["Relu"], ["Clip"])]
 
 
-# Masks of attention, brought into the range of the scores that they are added to.
+# Masks of attention are brought into the range of the scores that they are added to.
 
-#: Of a range, as the ends of one are rounded to codes.
+#: Additional share of a range, as its ends are rounded to codes.
 _MARGIN = 1 / 64
 
 
 def bound_masks(
     model: onnx.ModelProto, samples: Mapping[str, np.ndarray], masks: Sequence[Mask]
 ) -> dict[str, list[dict[str, Any]]]:
-    """Raise what masks hold to what takes a score out as well; gives the ranges of the sums, as overrides.
+    """Raise the values of masks as far as they still remove scores; return the ranges of the sums, as overrides.
 
-    -1e9 and minus infinity would leave no code for the scores. A softmax in int8 takes a term for 0 that is ln(512)
-    below the greatest of its row, so that no sum has to range further down.
+    -1e9 and minus infinity would leave no codes for the scores. A softmax in int8 rounds a term to 0 that is ln(512)
+    below the greatest of its row, so that no sum needs to be lower.
 
     Parameters
     ----------
     model : ModelProto
-        Float; its constants are changed.
+        A float model, whose constants are changed.
     samples : mapping of str to array
         Every input by name; the first axis counts samples.
     masks : sequence of Mask
@@ -113,16 +113,16 @@ def bound_masks(
     return found
 
 
-# Activations that are quantised around 0: both operands of a matrix product of two activations.
+# Both operands of a matrix product of two activations are quantised around 0.
 
-#: What gives the codes of its first operand, so that its scale is that of this.
+#: Operators whose results have the codes, and the scale, of their first operand.
 _KEEPING = ("Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze")
 
 
 def around_zero(model: onnx.ModelProto, known: Mapping[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """What is ``known`` of the quantisation of tensors of a float model, and that the zero point of some has to be 0.
+    """Return overrides with those that are ``known``, and zero points of 0 for operands of products of two activations.
 
-    What another one would add to a sum of products of codes depends on the codes.
+    The terms that another zero point adds to a sum of products of codes depend on the codes.
     """
     return {**known, **{name: [{**known.get(name, [{}])[0], "symmetric": True}] for name in _operands(model)}}
 

@@ -1,4 +1,4 @@
-"""From a float model to the quantised one that the accelerator runs best, through onnxruntime.quantization."""
+"""Static quantisation of float models for the accelerator, through onnxruntime.quantization."""
 
 from __future__ import annotations
 
@@ -34,35 +34,35 @@ from .ranges import around_zero, bound_masks, common_ranges, cut_outputs
 from .rewriting import Rewritten
 
 #: Operators that are quantised. All others stay in float: a chain of pointwise ones between two quantised tensors
-#: becomes one table, in which nothing is rounded on the way; a Softmax at the end runs on the host.
+#: becomes one table, without roundings between; a Softmax at the end runs on the host.
 OPERATORS = (
     *("Conv", "Gemm", "MatMul", "Add", "Sub", "Mul", "Max", "Min", "Relu", "Clip"),
     *("MaxPool", "GlobalAveragePool", "AveragePool"),
     *("Concat", "Split", "Pad", "Reshape", "Squeeze", "Unsqueeze", "Transpose"),
 )
 
-#: The rewritten model may differ from the float model by no more than this, relative: float32 rounds otherwise in it.
+#: Greatest relative difference of the rewritten model from the float model, whose roundings in float32 differ.
 _ROUNDING = 1e-3
-#: Functions whose values range up to one, which float32 computes with what it rounds at one: smaller outputs than this
-#: are compared as if they were as great.
+#: Functions with values up to one, which float32 computes with the rounding error of one; smaller outputs are compared
+#: as if they were as large as this.
 _BOUNDED, _LEAST = ("HardSigmoid", "Sigmoid", "Softmax", "Softsign", "Tanh"), 2e-3
 
 
 @dataclass(frozen=True)
 class Quantised:
-    """A quantised model, and what it was made from.
+    """A quantised model with its origin.
 
     Attributes
     ----------
     model : Model
-        The quantised network, whose samples stand along the first axis, see :mod:`~lutterfly.host.model.whole_samples`.
+        The quantised network, with samples along the first axis, see :mod:`~lutterfly.host.model.whole_samples`.
     file : Model
-        The same in the form of the float model's file.
+        The same network in the form of the float model's file.
     prepared : ModelProto
-        The float model that was quantised, after it was rewritten.
+        The float model that was quantised, after its rewriting.
     rewritten : list of Rewritten
     difference : float
-        Of the outputs of ``prepared`` from those of the float model, relative, on one sample.
+        Relative difference of the outputs of ``prepared`` from those of the float model, on one sample.
     """
 
     model: Model
@@ -83,8 +83,8 @@ def quantize(
 ) -> bytes:
     """Quantise a float model: QDQ form, int8 activations, symmetric int8 weights with a scale for each channel.
 
-    What has no exact integer form is rewritten first, see :mod:`~lutterfly.host.quantize.rewriting`. The scale of every
-    activation follows from the least and the greatest value that it has for ``samples``.
+    Operators without an exact integer form are rewritten first, see :mod:`~lutterfly.host.quantize.rewriting`. The
+    scale of every activation follows from its least and greatest value for ``samples``.
 
     Parameters
     ----------
@@ -93,9 +93,9 @@ def quantize(
     samples : mapping of str to array
         Every input by name; the first axis counts samples.
     name, origin : str
-        What messages call the model and the samples.
+        Names of the model and of the samples in messages.
     overrides : mapping of str to (float, int)
-        Scale and zero point, an int8 code, of activations for which they are known already.
+        Scale and zero point, an int8 code, of activations for which they are known.
     progress : callable
 
     Returns
@@ -131,12 +131,12 @@ def quantize_checked(
     overrides: Mapping[str, tuple[float, int]],
     progress: Progress,
 ) -> Quantised:
-    """Quantise what :func:`read_with_samples` gives; as :func:`quantize`.
+    """Quantise the result of :func:`read_with_samples`, see :func:`quantize`.
 
     Raises
     ------
     ModelError
-        If the rewritten model computes something else than the float model.
+        If the rewritten model computes another function than the float model.
     """
     progress("preparing")
     batches = dynamic_batches(model)
@@ -175,10 +175,10 @@ def _quantised(
 
         def quantise(kept: list[str]) -> Model:
             with warnings.catch_warnings():
-                # Of values that are not finite, which the error names.
+                # These warnings are about values that are not finite, which the error names.
                 warnings.simplefilter("ignore", RuntimeWarning)
                 quantization.quantize_static(
-                    # Its constants of a kilobyte or more are moved to a file that is gone afterwards.
+                    # The function moves constants of a kilobyte or more to a file that is deleted afterwards.
                     copy.deepcopy(prepared),
                     target,
                     _Reader(samples, progress),
@@ -201,7 +201,8 @@ def _quantised(
         changed = quantised.copy()
         quantise_outputs(changed, prepared, samples, given)
         quantised = Model.written(changed)
-        # Who gives scales may put operators between the tensors that have them, as the export of binary layers does.
+        # Callers with overrides may put operators between the tensors that have them, as the export of binary layers
+        # does.
         if not overrides and not any(node.op_type == "QuantizeLinear" for node in quantised.proto.graph.node):
             operators = ", ".join(sorted({node.op_type for node in prepared.graph.node}))
             raise ModelError(
@@ -218,10 +219,10 @@ def _check_rewritten(
     samples: Mapping[str, np.ndarray],
     name: str,
 ) -> float:
-    """How far the rewritten model is from the float model, which must be by no more than rounding.
+    """Return the difference of the rewritten model from the float model, which may be by rounding only.
 
-    What int8 cuts off in any case is compared as well: with the values of ``uncut``. An output that the first sample
-    leaves near 0 tells nothing, and is judged by all samples.
+    Values that int8 cuts off in any case are compared as well, with the constants of ``uncut``. An output that the
+    first sample leaves near 0 shows nothing, and is judged by all samples.
     """
     first = {key: array[:1] for key, array in samples.items()}
     whole = copy.deepcopy(prepared)
@@ -243,7 +244,7 @@ def _check_rewritten(
 
 
 def _least(model: onnx.ModelProto) -> dict[str, float]:
-    """What outputs are compared with at least: those of functions that are bounded, whatever their shape becomes."""
+    """Return the least magnitude for the comparison of outputs, for those of bounded functions, in any shape."""
     graph, found = OnnxGraph.of(model), {}
     for output in graph.outputs:
         node = graph.producer.get(output)
@@ -255,7 +256,7 @@ def _least(model: onnx.ModelProto) -> dict[str, float]:
 
 
 def _without_a_scale(prepared: onnx.ModelProto, samples: Mapping[str, np.ndarray], error: Exception) -> str:
-    """What has values from which no scale follows; a damaged weight is the usual cause."""
+    """Return a message on a tensor whose values give no scale; a damaged weight is the usual cause."""
     remedy = "look for damaged weights, or export the network again"
     for tensor in prepared.graph.initializer:
         array = onnx.numpy_helper.to_array(tensor)
@@ -292,13 +293,13 @@ def relative_errors(
     *,
     least: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, float]:
-    """How far the float outputs of the quantised model are from those of the float model, in ONNX Runtime.
+    """Return the errors of the float outputs of the quantised model against those of the float model, in ONNX Runtime.
 
     Returns
     -------
     dict of str to float
-        ``rms(quantised - float) / rms(float)`` of each float output over all samples; ``least`` is what some outputs
-        are taken for at least.
+        ``rms(quantised - float) / rms(float)`` of each float output over all samples; ``least`` is the least magnitude
+        for some outputs.
     """
     sessions = [open_session(with_axis(opened)) for opened in (model, quantised)]
     names = [info.name for info in sessions[0].get_outputs() if info.type == "tensor(float)"]
@@ -308,7 +309,7 @@ def relative_errors(
         progress("comparing with the float model", index, count)
         feeds = {name: array[index : index + 1] for name, array in samples.items()}
         for name, wanted, found in zip(names, *(session.run(names, feeds) for session in sessions), strict=True):
-            # What is not finite is told where scales are looked for.
+            # Values that are not finite are reported when scales are computed.
             with np.errstate(invalid="ignore", over="ignore"):
                 arrays = np.stack([found - wanted, wanted, np.full(wanted.shape, least.get(name, 0.0))])
             squares[name] = squares[name] + np.square(arrays.astype(np.float64)).reshape(3, -1).sum(axis=1)
@@ -318,7 +319,7 @@ def relative_errors(
 
 
 class _Reader(quantization.CalibrationDataReader):
-    """Hands the samples to the calibrator, one by one, as the accelerator will get them."""
+    """Reader that gives the samples to the calibrator, one by one, as the accelerator will get them."""
 
     def __init__(self, samples: Mapping[str, np.ndarray], progress: Progress):
         self._feeds = self._slices(samples, progress)
@@ -331,5 +332,5 @@ class _Reader(quantization.CalibrationDataReader):
             yield {name: array[index : index + 1] for name, array in samples.items()}
 
     def get_next(self) -> dict[str, np.ndarray] | None:
-        """The next sample, or None after the last."""
+        """Return the next sample, or None after the last."""
         return next(self._feeds, None)

@@ -1,6 +1,6 @@
-"""Rewritings: what has no exact integer form is spelled as what has one before the float model is quantised.
+"""Rewritings of a float model before it is quantised: operators without an exact integer form become others with one.
 
-Each file has some, and each of them says what it changes; the list has them in the order in which they are tried.
+Each file has some, and each of them states what it changes; the lists below have them in the order of their use.
 """
 
 from __future__ import annotations

@@ -12,25 +12,25 @@ from ...model.onnx_graph import attributes_of
 from .axes import Step
 from .float_graph import FloatGraph, Rewriting, chained, depthwise
 
-# Batch normalisation as a factor and an offset for each channel.
+# A batch normalisation is a factor and an offset for each channel.
 
 Float64 = npt.NDArray[np.float64]
 
 
 def affine(node: NodeProto, constants: Mapping[str, np.ndarray]) -> tuple[Float64, Float64]:
-    """Factor and offset of each channel, float64[channels], that a BatchNormalization comes to."""
+    """Return factor and offset of each channel, float64[channels], of a BatchNormalization."""
     scale, bias, mean, variance = (constants[name].astype(np.float64) for name in node.input[1:5])
     factor = scale / np.sqrt(variance + attributes_of(node).get("epsilon", 1e-5))
     return factor, bias - mean * factor
 
 
-# A factor and an offset for each channel, folded into the product in front of them or into the one behind.
+# A factor and an offset for each channel are folded into the product before or after them.
 
 _MATRICES = ("Gemm", "MatMul")
 
 
 def fold_in_front(graph: FloatGraph, source: str, output: str, factor: Float64, offset: Float64) -> bool:
-    """Give the product that computes ``source`` the weights and bias with which it computes ``output``, if it can."""
+    """Change weights and bias of the product that computes ``source`` so that it computes ``output``, if possible."""
     product = graph.maker(source)
     if product is None or product.op_type not in ("Conv", *_MATRICES) or not graph.are_constant(product.input[1:]):
         return False
@@ -43,9 +43,9 @@ def fold_in_front(graph: FloatGraph, source: str, output: str, factor: Float64, 
 
 
 def fold_behind(graph: FloatGraph, source: str, output: str, factor: Float64, offset: Float64) -> bool:
-    """Give the product that alone reads ``output`` the weights and bias with which it reads ``source``, if it can.
+    """Change weights and bias of the only product that reads ``output`` so that it reads ``source``, if possible.
 
-    A border of zeros is one of ``output``: where there is one, only a factor can be folded.
+    A padding with zeros pads ``output``; where there is one, only a factor can be folded.
     """
     product = graph.reader(output)
     if product is None or product.op_type not in ("Conv", *_MATRICES) or product.input[0] != output:
@@ -58,7 +58,7 @@ def fold_behind(graph: FloatGraph, source: str, output: str, factor: Float64, of
         return False
     weights, bias = _operands(graph, product)
     groups = attributes.get("group", 1)
-    # The channels that each output reads: those of its group.
+    # Each output reads the channels of its group.
     read = np.arange(len(factor)).reshape(groups, -1).repeat(len(weights) // groups, axis=0)
     shaped = (*read.shape, *[1] * (weights.ndim - 2))
     bias = bias + (weights * offset[read].reshape(shaped)).reshape(len(weights), -1).sum(axis=1)
@@ -67,7 +67,7 @@ def fold_behind(graph: FloatGraph, source: str, output: str, factor: Float64, of
 
 
 def _operands(graph: FloatGraph, product: NodeProto) -> tuple[Float64, Float64]:
-    """Weights, float64[outputs, inputs, ...], and bias, float64[outputs]."""
+    """Return weights, float64[outputs, inputs, ...], and bias, float64[outputs]."""
     attributes = attributes_of(product)
     weights = graph.constants[product.input[1]].astype(np.float64) * attributes.get("alpha", 1.0)
     if product.op_type in _MATRICES and not attributes.get("transB", 0):
@@ -91,7 +91,8 @@ _ARITHMETIC = ("Add", "Sub", "Mul", "Div")
 
 
 def of_channels(graph: FloatGraph, operand: str, source: str) -> npt.NDArray[np.float64] | None:
-    """A constant operand as a value for each channel of the tensor ``source``, or one for all; None if it is neither.
+    """Return a constant operand as a value for each channel of the tensor ``source``, or one for all; None if it is
+    neither.
 
     Returns
     -------
@@ -108,7 +109,7 @@ def of_channels(graph: FloatGraph, operand: str, source: str) -> npt.NDArray[np.
 
 
 def _affine_of(graph: FloatGraph, node: NodeProto) -> tuple[str, Float64, Float64] | None:
-    """What a node reads, and its factor and offset for each channel, or one for all."""
+    """Return a node's operand, and its factor and offset for each channel, or one for all."""
     one, none = np.ones(1), np.zeros(1)
     if node.op_type == _NORMALISATION:
         if not graph.are_constant(node.input[1:]) or len(node.output) > 1:
@@ -172,19 +173,19 @@ AFFINE = Rewriting(
 )
 
 
-# Factors and offsets along the last axis: part of the product of rows in front, or a product of their own.
+# Factors and offsets along the last axis become part of the product of rows before them, or a product of their own.
 
 
 def affine_rows(graph: FloatGraph, name: str, shape: list[int], factor: np.ndarray, offset: np.ndarray) -> list[Step]:
-    """The steps of ``x * factor + offset`` along the last axis of a tensor: a product with a diagonal matrix.
+    """Return the steps of ``x * factor + offset`` along the last axis of a tensor: a product with a diagonal matrix.
 
     Parameters
     ----------
     graph : FloatGraph
     name : str
-        Of a tensor, after which their constants are called.
+        Name of a tensor, from which their constants get names.
     shape : list of int
-        Of the tensor that is read; its batch may be 0.
+        Shape of the tensor that is read; its batch may be 0.
     factor, offset : array
         float[elements].
     """
@@ -214,7 +215,8 @@ def _spell_last_axis(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
 
 
 def _fold(graph: FloatGraph, last: NodeProto, factor: np.ndarray) -> bool:
-    """Multiply the weights of a product of rows, and what ``last`` adds to them; or of one whose rows it reshapes."""
+    """Multiply the weights of a product of rows, and the bias that ``last`` adds; or of a product whose rows it
+    reshapes."""
     if last.op_type == "Add":
         added = [at for at, name in enumerate(last.input) if graph.constants.get(name, factor[:0]).size == len(factor)]
         product = graph.maker(last.input[1 - added[0]]) if added else None
@@ -231,7 +233,7 @@ def _fold(graph: FloatGraph, last: NodeProto, factor: np.ndarray) -> bool:
         return True
     rows = last.input[0]
     sizes = graph.shapes.get(rows, [])
-    # Of two axes: what a convolution gives has other channels than those of its last axis.
+    # The rows must have two axes, as a convolution's result has its channels on another axis than the last.
     keeps = last.op_type == "Reshape" and len(sizes) == 2 and sizes[1] == len(factor)
     return keeps and fold_in_front(graph, rows, rows, factor, np.zeros(len(factor)))
 
@@ -244,7 +246,7 @@ LAST_AXIS = Rewriting(
 )
 
 
-# PRelu with a slope for each channel as the sum of what is positive and of what is negative, times the slope.
+# PRelu with a slope for each channel is the sum of the positive part and of the negative part times the slope.
 
 
 def _spell_prelu(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -260,7 +262,8 @@ def _spell_prelu(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     kernel = [1] if is_vector else [1] * (len(graph.shapes[source]) - 2)
     axes = [graph.constant(f"{output}_axes", np.array([2], np.int64))] if is_vector else []
     operator, operands, attributes = depthwise(graph, output, slopes.reshape(-1, *kernel), group=len(slopes))
-    # Behind the convolution the requantiser cuts, and there is no table; but only what has the sign of its input.
+    # With slopes of at least 0 results keep the signs of inputs, so that the clip can follow the convolution, where the
+    # requantiser computes it without a table.
     is_cut_behind = bool((slopes >= 0).all())
     order = [(operator, operands, attributes), ("Clip", ["", zero], {})]
     order = order if is_cut_behind else order[::-1]

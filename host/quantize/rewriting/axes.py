@@ -1,4 +1,4 @@
-"""Axes that an operator takes away, phases of a map as channels, and operators along one axis as matrices."""
+"""Reductions over axes, phases of a map as channels, and operators along one axis as matrices."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .float_graph import FloatGraph
 
 Step = tuple[str, Sequence[str], dict[str, object]]
 
-#: Batch, channels, rows and columns.
+#: Number of axes of a map: batch, channels, rows and columns.
 _MOST_AXES = 4
 
 
 def reduced_axes(graph: FloatGraph, node: NodeProto) -> list[int]:
-    """The axes that a ReduceMean or ReduceMax works on, in order; empty if they are not known."""
+    """Return the axes of a ReduceMean or ReduceMax, in order; empty if they are not known."""
     rank = len(graph.shapes.get(node.input[0], ()))
     axes = attributes_of(node).get("axes")
     if len(node.input) > 1 and node.input[1]:
@@ -31,7 +31,7 @@ def reduced_axes(graph: FloatGraph, node: NodeProto) -> list[int]:
 
 
 def without_axes(graph: FloatGraph, node: NodeProto, axes: Sequence[int]) -> list[Step]:
-    """What takes axes of one element away that a node was not to keep."""
+    """Return the step that removes axes of one element which a node does not keep."""
     if attributes_of(node).get("keepdims", 1):
         return []
     return [("Squeeze", [graph.constant(f"{node.output[0]}_axes", np.array(axes, np.int64))], {})]
@@ -40,7 +40,8 @@ def without_axes(graph: FloatGraph, node: NodeProto, axes: Sequence[int]) -> lis
 def as_pixels(
     graph: FloatGraph, node: NodeProto, axes: Sequence[int], pool: Callable[[int], Step]
 ) -> list[Step] | None:
-    """A reduction over any axes but the batch: these become the pixels of a map, the others its channels.
+    """Return the steps of a reduction over any axes but the batch, which become the pixels of a map with the others as
+    channels.
 
     Parameters
     ----------
@@ -48,12 +49,12 @@ def as_pixels(
     node : NodeProto
     axes : sequence of int
     pool : callable
-        From the pixels to the step that pools them.
+        Function of the pixels that returns the step that pools them.
 
     Returns
     -------
     list of Step or None
-        None where an axis is the batch, a size is not known, or there are more axes than a map has.
+        The steps; None if an axis is the batch, a size is not known, or there are more axes than a map has.
     """
     shape, name = graph.shapes.get(node.input[0], []), node.output[0]
     if not axes or not axes[0] or not all(shape[1:]) or len(shape) > _MOST_AXES:
@@ -73,19 +74,19 @@ def as_pixels(
 def to_space(
     graph: FloatGraph, name: str, channels: int, block: Sequence[int], sizes: Sequence[int], *, phases_first: bool
 ) -> list[Step]:
-    """What makes pixels of channels.
+    """Return the steps that turn channels into pixels.
 
     Parameters
     ----------
     graph : FloatGraph
     name : str
-        Of a tensor, after which constants are called.
+        Name of a tensor, from which constants get names.
     channels : int
-        Of the result.
+        Channels of the result.
     block, sizes : sequence of int
-        Pixels that a pixel becomes, and pixels that there are, along each axis.
+        Number of pixels that a pixel becomes, and of pixels of the input, along each axis.
     phases_first : bool
-        Whether the channels of a pixel lie side by side (DCR), instead of the pixels of a channel (CRD).
+        Whether the channels of a pixel are side by side (DCR), instead of the pixels of a channel (CRD).
     """
     if all(size == 1 for size in block):
         return []
@@ -106,7 +107,7 @@ def to_space(
     return [("Reshape", [before], {}), ("Transpose", (), {"perm": order}), ("Reshape", [after], {})]
 
 
-# What ONNX Runtime computes along each axis of a feature map, as a matrix: read off by unit vectors.
+# Operators along each axis of a feature map as matrices, found by unit vectors in ONNX Runtime.
 
 Matrix = npt.NDArray[np.float64]
 #: A function of feature maps: float32[1, channels, ...] to float32[1, channels, ...].
@@ -116,7 +117,7 @@ _SAME = 1e-5
 
 
 def axis_matrices(graph: FloatGraph, node: NodeProto) -> list[Matrix] | None:
-    """The matrices of a Resize along its spatial axes, see :func:`matrices_of`."""
+    """Return the matrices of a Resize along its spatial axes, see :func:`matrices_of`."""
     source, target = graph.spatial(node.input[0]), graph.spatial(node.output[0])
     if not source or len(source) != len(target) or source[0] != target[0]:
         return None
@@ -125,23 +126,23 @@ def axis_matrices(graph: FloatGraph, node: NodeProto) -> list[Matrix] | None:
 
 
 def matrices_of(run: Run, sizes: Sequence[int], target: Sequence[int]) -> list[Matrix] | None:
-    """The matrices of a linear function of feature maps along their spatial axes.
+    """Return the matrices of a linear function of feature maps along their spatial axes.
 
     Parameters
     ----------
     run : callable
         The function, of float32[1, channels, *sizes] with any number of channels.
     sizes, target : sequence of int
-        Of its input and its result along each axis.
+        Sizes of its input and of its result along each axis.
 
     Returns
     -------
     list of float64[outputs, inputs] or None
-        None if it is no product of matrices along the axes, or mixes channels.
+        The matrices; None if it is no product of matrices along the axes, or mixes channels.
     """
     matrices = []
     for axis, size in enumerate(sizes):
-        # One unit vector for each channel, alike along the other axes.
+        # Each channel has a unit vector, repeated along the other axes.
         shape = [size if at == axis else 1 for at in range(len(sizes))]
         units = np.broadcast_to(np.eye(size).reshape(1, size, *shape), (1, size, *sizes))
         result = np.moveaxis(run(units.astype(np.float32))[0], 1 + axis, 1)
@@ -155,7 +156,7 @@ def matrices_of(run: Run, sizes: Sequence[int], target: Sequence[int]) -> list[M
 
 
 def _runner(graph: FloatGraph, node: NodeProto, target: list[int]) -> Run | None:
-    """The operator on any number of channels; None if ONNX Runtime does not run it."""
+    """Return the operator on any number of channels; None if ONNX Runtime does not run it."""
     copied, tensors, attributes = copy.deepcopy(node), [], attributes_of(node)
     axes = named if isinstance(named := attributes.get("axes"), list) else None
     copied.input[0], copied.output[0] = "probe", "found"

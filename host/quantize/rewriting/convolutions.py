@@ -12,7 +12,7 @@ from .affine import affine
 from .axes import Step, to_space
 from .float_graph import FloatGraph, Rewriting, chained
 
-#: What may stand between a convolution and the phases of its pixels as well as after both.
+#: Operators that commute with the division into phases after a convolution.
 _POINTWISE = ("Relu", "Clip")
 
 
@@ -27,7 +27,7 @@ def _spell_transposed(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | N
 
 
 def _geometry(graph: FloatGraph, node: NodeProto) -> Transposed | None:
-    """What it computes; one with one dimension has one row."""
+    """Return the geometry of a transposed convolution; one with one dimension has one row."""
     attributes = attributes_of(node)
     sizes, weights = graph.spatial(node.input[0])[1:], graph.constants.get(node.input[1])
     if weights is None or not sizes or not graph.are_constant(node.input[2:]):
@@ -54,7 +54,7 @@ def _geometry(graph: FloatGraph, node: NodeProto) -> Transposed | None:
 
 
 def _borders(attributes: dict[str, object], whole: list[int], same: list[int]) -> list[tuple[int, int]] | None:
-    """What is cut off before and after each axis; None if something is to be added."""
+    """Return the elements that are cut off before and after each axis; None if elements are added."""
     rank, automatic = len(whole), attributes.get("auto_pad", b"NOTSET")
     target = attributes.get("output_shape", ())[-rank:]
     if not target and automatic in (b"NOTSET", b"VALID"):
@@ -68,7 +68,7 @@ def _borders(attributes: dict[str, object], whole: list[int], same: list[int]) -
 
 
 def _chain(graph: FloatGraph, node: NodeProto) -> list[NodeProto]:
-    """What follows, as far as it can stand in front of the phases: batch normalisation, then pointwise operators."""
+    """Return the following nodes that can come before the phases: batch normalisation, then pointwise operators."""
     chain: list[NodeProto] = []
     while (reader := graph.reader((chain[-1] if chain else node).output[0])) is not None:
         normalises = not chain and reader.op_type == "BatchNormalization"
@@ -125,11 +125,11 @@ TRANSPOSED = Rewriting(
 )
 
 
-# Dilation written as SpaceToBatch and BatchToSpace, as one convolution.
+# Dilation that is written as SpaceToBatch and BatchToSpace becomes one convolution.
 
 
 def _spell_dilation(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    # Images of a batch: a batch of its own has one.
+    # SpaceToBatch makes several images of a sample; without it the batch is 1.
     if graph.shapes.get(node.input[0], [0])[0] < 2:
         return None
     found = find_dilated(Surroundings(graph), node)

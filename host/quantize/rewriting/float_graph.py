@@ -1,4 +1,4 @@
-"""The float model while it is rewritten, and the contract of a rewriting."""
+"""The float model during rewriting, and the interface of a rewriting."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ...model.model_graph import expose, model_inputs
 from ...model.onnx_graph import OnnxGraph, initial_values
 from ...model.runtime import plain_session
 
-# Values, from the samples, of what a model normalises: how it is spelled depends on them.
+# The spelling of a normalisation depends on the values that it normalises in the samples.
 
-#: By a tensor, and the axes over which it is normalised.
+#: Rows of values by tensor, and by the axes over which it is normalised.
 NormalisedRows = Mapping[tuple[str, tuple[int, ...]], npt.NDArray[np.float32]]
 
-#: Values of a tensor that are kept, unless single rows of all samples are more.
+#: Number of values that are kept of a tensor, unless single rows of all samples are more.
 _MOST = 1 << 16
 
 
 def normalised_rows(model: onnx.ModelProto, samples: Mapping[str, np.ndarray]) -> NormalisedRows:
-    """Run a float model, and keep some rows of each tensor that it normalises.
+    """Run a float model, and return some rows of each tensor that it normalises.
 
     Parameters
     ----------
     model : ModelProto
-        Its shapes are known.
+        A model whose shapes are known.
     samples : mapping of str to array
         Every input by name; the first axis counts samples.
 
@@ -52,7 +52,7 @@ def normalised_rows(model: onnx.ModelProto, samples: Mapping[str, np.ndarray]) -
         if session is not None:
             values |= dict(zip(names, session.run(names, values), strict=True))
         for name, axes in wanted:
-            # The axes are the last ones.
+            # Normalised axes are moved to the end.
             rows = values[name].reshape(*values[name].shape[: axes[0]], -1)
             rows = rows.reshape(-1, rows.shape[-1])
             step = max(rows.size * count // _MOST, 1)
@@ -61,7 +61,7 @@ def normalised_rows(model: onnx.ModelProto, samples: Mapping[str, np.ndarray]) -
 
 
 def _normalised(model: onnx.ModelProto) -> list[tuple[str, tuple[int, ...]]]:
-    """Tensors that operators normalise, or that a mean may begin to normalise, each with the axes."""
+    """Yield tensors that operators normalise, or that a mean may begin to normalise, each with the axes."""
     graph = model.graph
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in (*graph.input, *graph.value_info)}
     squares = {node.output[0]: node.input[0] for node in graph.node if node.op_type in ("Mul", "Pow")}
@@ -70,7 +70,7 @@ def _normalised(model: onnx.ModelProto) -> list[tuple[str, tuple[int, ...]]]:
         rank = ranks.get(node.input[0], 0) if node.input else 0
         if node.op_type in ("LayerNormalization", "RMSNormalization", "ReduceMean") and rank > 1:
             found[node.input[0], (rank - 1,)] = None
-            # The mean of squares with which an RMS normalisation begins.
+            # This may be the mean of squares with which an RMS normalisation begins.
             if node.op_type == "ReduceMean" and ranks.get(squares.get(node.input[0], "")) == rank:
                 found[squares[node.input[0]], (rank - 1,)] = None
         if node.op_type == "InstanceNormalization" and rank > 2:
@@ -80,19 +80,21 @@ def _normalised(model: onnx.ModelProto) -> list[tuple[str, tuple[int, ...]]]:
 
 @dataclass(frozen=True)
 class Rewriting:
-    """A way to spell what has no exact integer form, or none that the accelerator knows, as what has one.
+    """A way to replace operators without an exact integer form, or without one that the accelerator has, by others with
+    one.
 
     Attributes
     ----------
     title : str
-        What it makes of what.
+        The operators before and after.
     change : str
-        One sentence: what is different afterwards, beside the spelling.
+        One sentence on differences afterwards, beside the spelling.
     spell : callable
-        From the graph and a node to the nodes in its place, the last of which has the node's output; None leaves the
-        node. What it takes along of the nodes behind it, it drops from the graph (:meth:`FloatGraph.drop`).
+        Function of the graph and a node that returns the nodes in its place, the last of which has the node's output,
+        or None to keep the node. It drops later nodes that it replaces as well from the graph
+        (:meth:`FloatGraph.drop`).
     operators : tuple of str
-        Of the nodes that ``spell`` is asked for.
+        Operators of the nodes that ``spell`` is called for.
     """
 
     title: str
@@ -103,14 +105,14 @@ class Rewriting:
 
 @dataclass(frozen=True)
 class Mask:
-    """A constant that is added to scores, and takes some out of a softmax.
+    """A constant that is added to scores, and removes some of them from a softmax.
 
     Attributes
     ----------
     constant : str
-        Zero, or so far below it that an exponential is nothing.
+        Its name; elements are zero, or so far below zero that their exponential vanishes.
     scores, total, greatest : str
-        Tensors: what it is added to, their sum, and the greatest of each row of this.
+        Tensors: the scores, their sum with the constant, and the greatest of each row of the sum.
     """
 
     constant: str
@@ -126,12 +128,12 @@ class Rewritten:
     Attributes
     ----------
     label : str
-        As the model called it.
+        Operator and name of the node in the model.
     rewriting : Rewriting
     alike : list of list of str
-        Tensors of which those of a list are to have one scale.
+        Lists of tensors that must have a common scale.
     uncut : dict of str to float
-        Constants that cut off what is less than half a code, and the value of each with which nothing is cut off.
+        Constants that cut off values below half a code, and the value of each with which nothing is cut off.
     masks : list of Mask
     """
 
@@ -143,20 +145,20 @@ class Rewritten:
 
 
 class FloatGraph(OnnxGraph):
-    """A float model with what rewritings ask of it.
+    """A float model with the queries of rewritings.
 
     Attributes
     ----------
     shapes : dict of str to list of int
-        Of tensors; dimensions that are not fixed are 0.
+        Shapes of tensors; dimensions that are not fixed are 0.
     alike : list of list of str
-        Where a rewriting notes which tensors are to have one scale.
+        Lists of tensors that must have a common scale, filled by rewritings.
     uncut : dict of str to float
-        Where it notes which constants cut something off, see :class:`Rewritten`.
+        Constants that cut off values, see :class:`Rewritten`, filled by rewritings.
     masks : list of Mask
-        Where it notes those that were added.
+        Masks that were added, filled by rewritings.
     rows : mapping of (str, tuple of int) to array
-        Values of what is normalised, as :func:`~..normalised_rows.normalised_rows` gives them.
+        Values of normalised tensors, see :func:`normalised_rows`.
     """
 
     def __init__(self, model: onnx.ModelProto, rows: NormalisedRows):
@@ -177,29 +179,29 @@ class FloatGraph(OnnxGraph):
         self.masks: list[Mask] = []
 
     def spatial(self, name: str) -> list[int]:
-        """Channels and sizes of a feature map of which all are known, or an empty list."""
+        """Return channels and sizes of a feature map if all are known, else an empty list."""
         shape = self.shapes.get(name, [])
         return shape[1:] if len(shape) in (3, 4) and all(shape[1:]) else []
 
     def is_float(self, name: str) -> bool:
-        """Whether a tensor that is computed or given is of float32."""
+        """Return whether a computed or given tensor is float32."""
         return name in self._floats
 
     def maker(self, name: str) -> NodeProto | None:
-        """The node that computes a tensor, if nothing else reads it than one node."""
+        """Return the node that computes a tensor, if the tensor has a single reader."""
         return self.producer.get(name) if self.reader(name) is not None else None
 
     def constant(self, name: str, array: np.ndarray) -> str:
-        """Add a constant, float32 where it is a float, under a name that nothing has."""
+        """Add a constant, float32 where it is a float, and return its unique name."""
         return self.add_constant(name, array.astype(np.float32) if array.dtype.kind == "f" else array)
 
     def are_constant(self, names: Sequence[str]) -> bool:
-        """Whether all operands that are given are constants."""
+        """Return whether all given operands are constants."""
         return all(name in self.constants for name in names if name)
 
 
 def chained(node: NodeProto, steps: Sequence[tuple[str, Sequence[str], dict[str, object]]]) -> list[NodeProto]:
-    """Nodes one after the other in place of ``node``: each an operator, its further operands, and its attributes."""
+    """Return a chain of nodes in place of ``node``, from an operator, further operands, and attributes of each."""
     made: list[NodeProto] = []
     for at, (operator, operands, attributes) in enumerate(steps):
         source = made[-1].output[0] if made else node.input[0]
@@ -211,15 +213,15 @@ def chained(node: NodeProto, steps: Sequence[tuple[str, Sequence[str], dict[str,
 
 
 def spelled(node: NodeProto, name: str, steps: Sequence[tuple[str, Sequence[str], str]]) -> list[NodeProto]:
-    """Nodes in place of ``node`` that give the tensor ``name``.
+    """Return nodes in place of ``node`` that compute the tensor ``name``.
 
     Parameters
     ----------
     node : NodeProto
     name : str
     steps : sequence of (str, sequence of str, str)
-        The operator of each, its operands, and a short name of its result, by which later ones read it; that of the
-        last one is ``name``.
+        Operator, operands, and short name of the result of each, by which later steps read it; the last result is
+        ``name``.
     """
     inner = {result for _, _, result in steps}
     made = [
@@ -238,17 +240,17 @@ def spelled(node: NodeProto, name: str, steps: Sequence[tuple[str, Sequence[str]
 def depthwise(
     graph: FloatGraph, name: str, weights: np.ndarray, offset: np.ndarray | None = None, **attributes: object
 ) -> tuple[str, list[str], dict[str, object]]:
-    """The step of a depthwise convolution.
+    """Return the step of a depthwise convolution.
 
     Parameters
     ----------
     graph : FloatGraph
     name : str
-        Of a tensor, after which its constants are called.
+        Name of a tensor, from which its constants get names.
     weights : array
-        float[outputs, *kernel]: those of a channel one after the other.
+        Weights float[outputs, *kernel], with the outputs of a channel together.
     offset : array or None
-        float[outputs].
+        Bias float[outputs].
     """
     operands = [graph.constant(f"{name}_weights", weights[:, None])]
     if offset is not None:

@@ -1,14 +1,14 @@
 """Instance, group, layer and RMS normalisation as products and tables: in one pass, or in two where sizes differ.
 
-A square ranges over the square of what values range over.
+The dynamic range of squares is the square of that of the values.
 Where one token is a twentieth of another, its squares are a four-hundredth, and 8 bits have no codes for them.
-The mean of magnitudes ranges as the values do.
-So a first pass multiplies by about its reciprocal, after which all sizes are alike.
-A second pass normalises what the first has given, so how the first factor was rounded does not matter.
+The mean of magnitudes has the dynamic range of the values.
+So a first pass multiplies by about its reciprocal, after which all magnitudes are similar.
+A second pass normalises the results of the first, so that the rounding of the first factor does not matter.
 
-The mean is taken off before the first pass or after it.
-After it, the difference is rounded where all sizes are alike; before it, nothing is lost to a mean that is far greater
-than the differences from it.
+The mean is subtracted before the first pass or after it.
+After it, the difference is rounded where all magnitudes are similar; before it, precision is not lost to a mean that is
+far greater than the differences from it.
 
 Where few values are far greater than the others, as in sparse maps, squares of most have no codes within one token.
 Then squares are averaged in two parts, each with a scale of its own: up to a limit, and what is above it.
@@ -31,26 +31,26 @@ from ...model.onnx_graph import attributes_of, operator_set, set_nodes
 from .affine import affine_rows
 from .float_graph import FloatGraph, Rewriting, chained, depthwise, spelled
 
-#: An operator, its operands, and a short name of its result.
+#: A step: an operator, its operands, and a short name of its result.
 Step = tuple[str, Sequence[str], str]
-#: From the short names of a tensor and of a result to steps, of which the last one has what is wanted.
+#: Function of the short names of a tensor and of a result that returns steps, the last of which computes the result.
 Steps = Callable[[str, str], Sequence[Step]]
 Rows = npt.NDArray[np.floating]
 
 _CODES, _LEAST_CODE = 255, -128
-#: A spelling is good enough with noise 2 dB above that of codes in front and behind alone, or half a decibel above the
-#: least of all spellings.
+#: A spelling is good enough if its noise is at most 2 dB above that of the codes of input and result alone, or half a
+#: decibel above the least of all spellings.
 _ENOUGH, _AS_GOOD = 10**0.2, 10**0.05
-#: Of what has less than this share of the greatest size, the first pass leaves something to the second.
+#: Share of the greatest magnitude below which the first pass leaves a part of the normalisation to the second.
 _LEAST_SHARE = 1 / 32
-#: Of the greatest magnitude: up to there squares have a scale of their own, 16 times finer.
+#: Share of the greatest magnitude up to which squares have a scale of their own, 16 times finer.
 _LIMIT_SHARE = 1 / 4
-#: An epsilon of less, relative to the squares of the second pass, is taken for a constant there.
+#: An epsilon below this, relative to the squares of the second pass, counts as a constant there.
 _NEGLIGIBLE = 1e-5
 
 
 class Passes(Enum):
-    """How values are normalised."""
+    """The number and the order of passes of a normalisation."""
 
     ONE = auto()
     CENTRED_FIRST = auto()
@@ -59,7 +59,7 @@ class Passes(Enum):
 
 @dataclass(frozen=True)
 class Spelling:
-    """How a normalisation is spelled.
+    """The spelling of a normalisation.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Spelling:
     in_parts : bool
         Whether squares are averaged in two parts.
     is_centred : bool
-        Whether the mean is taken off, which an RMS normalisation does not do.
+        Whether the mean is subtracted, which an RMS normalisation does not do.
     """
 
     passes: Passes = Passes.ONE
@@ -85,21 +85,21 @@ def normalising(
     centred: Steps | None,
     averaged: Steps,
 ) -> list[Step]:
-    """The steps from a tensor to ``normalised``.
+    """Return the steps from a tensor to ``normalised``.
 
     Parameters
     ----------
     graph : FloatGraph
     name, source : str
-        Of tensors: after the first, constants are called; the other is normalised.
+        Names of tensors: that from which constants get names, and that which is normalised.
     epsilon : float
-        What is added to a variance.
+        The constant that is added to the variance.
     rows : float[rows, values] or None
-        Of ``source``, in the samples: each row is normalised by itself. None where they are not known.
+        Values of ``source`` in the samples, each row normalised by itself; None if they are not known.
     centred : callable or None
-        What takes off the mean of what is normalised together; None for an RMS normalisation.
+        Gives the steps that subtract the mean of values that are normalised together; None for an RMS normalisation.
     averaged : callable
-        What is that mean.
+        Gives the steps that compute that mean.
     """
 
     def constant(key: str, value: float) -> str:
@@ -113,7 +113,7 @@ def normalising(
     values, added = source, constant("epsilon", epsilon)
     if rows is not None and spelling.passes is not Passes.ONE:
         least = _least_size(rows, epsilon)
-        # Codes of what is never negative are not either.
+        # Values that are never negative are not after their quantisation either, and need no Abs.
         is_signed = bool(steps) or rows.min() < 0
         size = averaged("magnitude" if is_signed else source, "size")
         steps += [
@@ -141,7 +141,7 @@ def normalising(
             ("Min", ["absolute", constant("limit", limit)], "bounded"),
             ("Mul", ["bounded", "bounded"], "square"),
             *squares,
-            # Above the limit, the difference of squares.
+            # The part above the limit is the difference of squares.
             ("Sub", ["absolute", constant("limit", limit)], "above"),
             ("Max", ["above", constant("zero", 0.0)], "excess_root"),
             ("Add", ["excess_root", constant("limits", 2 * limit)], "excess_sum"),
@@ -162,20 +162,20 @@ def normalising(
 
 
 def best_spelling(rows: Rows, epsilon: float, *, is_centred: bool = True) -> Spelling:
-    """Normalise rows in int8 in each way, and choose one that is good enough with the fewest layers.
+    """Normalise rows in int8 with each spelling, and choose one that is good enough with the fewest layers.
 
     Parameters
     ----------
     rows : float[rows, values]
     epsilon : float
     is_centred : bool
-        Whether the mean is taken off.
+        Whether the mean is subtracted.
     """
     rows, plain = rows.astype(np.float64), Spelling(is_centred=is_centred)
     if not (rows.std(axis=1) if is_centred else rows).any():
         return plain
     twice = (Passes.CENTRED_FIRST, Passes.SCALED_FIRST) if is_centred else (Passes.SCALED_FIRST,)
-    # Those with fewer layers first, and as many beside each other.
+    # The spellings in groups with equal numbers of layers, in ascending order.
     spellings = [
         [Spelling(one, in_parts, is_centred) for one in passes]
         for in_parts in (False, True)
@@ -184,7 +184,7 @@ def best_spelling(rows: Rows, epsilon: float, *, is_centred: bool = True) -> Spe
     noise = {spelling: _noise(rows, epsilon, spelling) for alike in spellings for spelling in alike}
     most = max(_ENOUGH * _noise(rows, epsilon, plain, inner=False), _AS_GOOD * min(noise.values()))
     best = (min(alike, key=lambda spelling: noise[spelling]) for alike in spellings)
-    # Noise is no number where values overflow.
+    # The noise is not a number where values overflow.
     return next((spelling for spelling in best if noise[spelling] <= most), plain)
 
 
@@ -198,7 +198,8 @@ def _limit(rows: Rows, epsilon: float, spelling: Spelling) -> float:
 
 
 def _noise(rows: Rows, epsilon: float, spelling: Spelling, *, inner: bool = True) -> float:
-    """The power of what codes change: those of all tensors, or without ``inner`` ones, as with the rest in float."""
+    """Return the noise power of quantisation to codes: of all tensors, or without the ``inner`` ones, which stay in
+    float."""
     ranges: dict[str, tuple[float, float]] = {}
 
     def measured(name: str, values: Rows) -> Rows:
@@ -222,7 +223,7 @@ def _mean(values: Rows) -> Rows:
 
 
 def _in_two_passes(rows: Rows, epsilon: float, spelling: Spelling, code: Callable[[str, Rows], Rows]) -> Rows:
-    """Rows normalised as :func:`normalising` spells it; ``code`` is what each tensor becomes."""
+    """Return rows that are normalised as spelled by :func:`normalising`; ``code`` quantises each tensor."""
     values, added = _scaled(rows, epsilon, spelling, code)
     squares = values**2
     if spelling.in_parts:
@@ -232,13 +233,13 @@ def _in_two_passes(rows: Rows, epsilon: float, spelling: Spelling, code: Callabl
         parts = {"square": squares}
     means = [code(f"{name}_variance", _mean(code(name, part))) for name, part in parts.items()]
     variance = np.add.reduce(means)
-    # Nothing is left of a row of equal values, whatever it is multiplied by.
+    # A row of equal values becomes zero, with any factor.
     positive = np.maximum(code("variance", variance) + added, np.finfo(np.float32).tiny)
     return code("normalised", values * code("factor", 1 / np.sqrt(positive)))
 
 
 def _scaled(rows: Rows, epsilon: float, spelling: Spelling, code: Callable[[str, Rows], Rows]) -> tuple[Rows, Rows]:
-    """What is squared, and what is added to the variance of that."""
+    """Return the tensor that is squared, and the constant that is added to its variance."""
     values, added, passes = code("source", rows), np.array(epsilon), spelling.passes
     if spelling.is_centred and passes is not Passes.SCALED_FIRST:
         values = code("difference", values - _mean(values))
@@ -250,13 +251,13 @@ def _scaled(rows: Rows, epsilon: float, spelling: Spelling, code: Callable[[str,
     return values, added
 
 
-# Instance and group normalisation as averages of a map, differences and products by channel, and tables.
+# Instance and group normalisation become averages of a map, differences and products by channel, and tables.
 
 
 class _Groups(NamedTuple):
-    """What is normalised, a map in groups of channels, and what each channel is multiplied by and gets added.
+    """A normalisation of a map in groups of channels, with a factor and an offset for each channel.
 
-    ``rows`` are values of the groups in the samples, where they are known.
+    ``rows`` are values of the groups in the samples, if known.
     """
 
     source: str
@@ -268,7 +269,7 @@ class _Groups(NamedTuple):
 
 
 def _spell_group(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    # A GroupNormalization is an InstanceNormalization by now, unless nobody knows how many axes it has.
+    # A GroupNormalization has become an InstanceNormalization before, unless its number of axes is unknown.
     found = _found(graph, node) if node.op_type == "InstanceNormalization" else None
     if found is None:
         return None
@@ -301,7 +302,7 @@ def _found(graph: FloatGraph, node: NodeProto) -> _Groups | None:
         return None
     factor, offset = (graph.constants[name].astype(np.float64) for name in node.input[1:3])
     source, target, groups = node.input[0], node.output[0], len(factor)
-    # Exporters write groups of channels as one channel each.
+    # Exporters reshape each group of channels to one channel.
     around = graph.maker(source), graph.reader(target)
     if all(other is not None and other.op_type == "Reshape" for other in around):
         outer = around[0].input[0], around[1].output[0]
@@ -318,13 +319,13 @@ def _found(graph: FloatGraph, node: NodeProto) -> _Groups | None:
 
 
 def as_instances(model: onnx.ModelProto) -> None:
-    """Write every GroupNormalization as exporters do that lack it; ONNX Runtime would write it out in full.
+    """Replace every GroupNormalization by an InstanceNormalization of groups; ONNX Runtime would expand it in full.
 
-    As channels of a map with as many channels as groups: Reshape, InstanceNormalization, Reshape, Mul, Add. Before
+    The nodes are Reshape, InstanceNormalization, Reshape, Mul and Add, on a map with a channel for each group. Before
     operator set 21 each group, not each channel, has a factor and an offset.
     """
     found = True
-    # What is behind one has a shape once that is written so.
+    # Tensors after it have shapes once it has been replaced.
     while found and any(node.op_type == "GroupNormalization" for node in model.graph.node):
         inferred = onnx.shape_inference.infer_shapes(model).graph
         ranks = {
@@ -379,14 +380,14 @@ GROUP_NORMALISATION = Rewriting(
 )
 
 
-# Layer normalisation over the last axis as products with constant matrices, a product of activations, and tables.
+# Layer normalisation over the last axis becomes products with constant matrices, a product of activations, and tables.
 #
-# RMS normalisation is the same without the mean that is taken off.
+# RMS normalisation is the same without the subtraction of the mean.
 
-#: Of weights.
+#: The greatest magnitude of weight codes.
 _GREATEST_CODE = 127
-#: Below it by weights: that has a layer less, but their codes do not add up to 0, and from 256 elements on all but one
-#: of each sum are 0. It is 40 dB.
+#: Greatest leak, 40 dB, with which the mean is subtracted by weights: that saves a layer, but the codes of a row do not
+#: add up to 0, and from 256 elements on all but one of them are 0.
 _MOST_LEAK = 1e-4
 
 
@@ -424,7 +425,8 @@ def _spell_layer(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _leak(rows: np.ndarray, without: np.ndarray) -> float:
-    """The power that int8 weights which take off a mean leave of it, relative to that of the differences."""
+    """Return the power of the mean that int8 weights leave when they subtract it, relative to that of the
+    differences."""
     codes = np.rint(without / np.abs(without).max() * _GREATEST_CODE)
     left = rows.mean(axis=1) * codes[0].sum() / codes[0, 0]
     return float(np.square(left).sum() / max(rows.var(axis=1).sum(), np.finfo(np.float32).tiny))
@@ -439,7 +441,7 @@ LAYER_NORMALISATION = Rewriting(
 
 
 class _Written(NamedTuple):
-    """A normalisation that is written out: its operator, of what, with what, and all nodes that do it, in order."""
+    """A normalisation that is written out: its operator, operands, attributes, and all of its nodes in order."""
 
     operator: str
     source: str
@@ -450,7 +452,7 @@ class _Written(NamedTuple):
 
 
 def _spell_spelled(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """As PyTorch below operator set 17, Paddle, TensorFlow and JAX write it, from the first mean on."""
+    """Replace a normalisation that is written out, as by PyTorch below operator set 17, Paddle, TensorFlow and JAX."""
     found = _written_out(graph, node)
     if found is None:
         return None
@@ -470,7 +472,8 @@ def _spell_spelled(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
 
 
 def _written_out(graph: FloatGraph, node: NodeProto) -> _Written | None:
-    """What begins with this mean, if it is a normalisation of which nothing is read on the way."""
+    """Return the normalisation that begins with this mean, if there is one whose inner tensors have no other
+    readers."""
     if not _is_of_last_axis(graph, node):
         return None
     difference = _only(graph, node.output[0], "Sub")
@@ -493,7 +496,7 @@ def _written_out(graph: FloatGraph, node: NodeProto) -> _Written | None:
 
 
 def _normalised(graph: FloatGraph, operator: str, source: str, centred: str, nodes: list[NodeProto]) -> _Written | None:
-    """What follows a variance, which the last node gives: ``centred`` divided by its root, factors and offsets."""
+    """Return the rest of a normalisation after its variance: ``centred`` divided by its root, factors and offsets."""
     variance = nodes[-1]
     positive = _only(graph, variance.output[0], "Add")
     epsilon = positive and _other(graph, positive, variance.output[0])
@@ -522,7 +525,7 @@ def _normalised(graph: FloatGraph, operator: str, source: str, centred: str, nod
 
 
 def _reciprocal(graph: FloatGraph, name: str) -> NodeProto | None:
-    """The only reader of a tensor, if it is one divided by it."""
+    """Return the only reader of a tensor, if it computes the reciprocal."""
     quotient = _only(graph, name, "Div")
     if quotient is not None:
         one = graph.constants.get(quotient.input[0])
@@ -531,13 +534,13 @@ def _reciprocal(graph: FloatGraph, name: str) -> NodeProto | None:
 
 
 def _only(graph: FloatGraph, name: str, operator: str) -> NodeProto | None:
-    """The only reader of a tensor, if it is such an operator."""
+    """Return the only reader of a tensor, if it is one of these operators."""
     reader = graph.reader(name)
     return reader if reader is not None and reader.op_type == operator else None
 
 
 def _other(graph: FloatGraph, node: NodeProto, name: str) -> np.ndarray | None:
-    """The constant that a node combines a tensor with."""
+    """Return the constant that a node combines a tensor with."""
     return next((graph.constants[one] for one in node.input if one != name and one in graph.constants), None)
 
 
@@ -549,15 +552,15 @@ def _is_square(graph: FloatGraph, node: NodeProto, name: str) -> bool:
 
 
 def _is_of_last_axis(graph: FloatGraph, node: NodeProto) -> bool:
-    """Whether a ReduceMean averages the last axis, and keeps it."""
+    """Return whether a ReduceMean averages the last axis, and keeps it."""
     attributes, rank = attributes_of(node), len(graph.shapes.get(node.input[0], []))
-    # An operand since operator set 18.
+    # Axes are an operand since operator set 18.
     axes = graph.constants.get(node.input[1]) if len(node.input) > 1 else attributes.get("axes")
     return bool(rank and axes is not None and attributes.get("keepdims", 1)) and [a % rank for a in axes] == [rank - 1]
 
 
 def _is_of_channels(graph: FloatGraph, values: np.ndarray, source: str) -> bool:
-    """Whether a constant has a value for each element of the last axis, or one for all."""
+    """Return whether a constant has a value for each element of the last axis, or one for all."""
     return values.size in (1, graph.shapes[source][-1]) and values.shape[-1:] in ((), (values.size,))
 
 

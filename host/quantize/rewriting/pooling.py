@@ -14,7 +14,7 @@ from .axes import Run, Step, as_pixels, matrices_of, reduced_axes, without_axes
 from .float_graph import FloatGraph, Rewriting, chained, depthwise
 from .resampling import resampled
 
-#: Of a map that one window reads: its steps, and a weight word each, must fit the memories.
+#: Most elements of a map under one window, whose steps, with a weight word each, must fit the memories.
 _MOST_PIXELS, _FEW_PIXELS = 1024, 256
 
 
@@ -75,13 +75,13 @@ def _of_windows(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _averaging(graph: FloatGraph, node: NodeProto, channels: int, kernel: Sequence[int], **given: object) -> Step:
-    """The step of a depthwise convolution in place of ``node``, all of whose weights are alike."""
+    """Return the step of a depthwise convolution with equal weights in place of ``node``."""
     weights = np.full((channels, *kernel), 1 / np.prod(kernel))
     return depthwise(graph, node.output[0], weights, group=channels, **given)
 
 
 def _without_ceiling(attributes: dict[str, object], sizes: list[int]) -> dict[str, object]:
-    """The attributes of an AveragePool with ``ceil_mode`` 0, where that gives as many windows."""
+    """Return the attributes of an AveragePool with ``ceil_mode`` 0, if that gives as many windows."""
     kernel = attributes["kernel_shape"]
     rank = len(kernel)
     strides, pads = attributes.get("strides", [1] * rank), attributes.get("pads", [0] * 2 * rank)
@@ -94,7 +94,7 @@ def _without_ceiling(attributes: dict[str, object], sizes: list[int]) -> dict[st
 
 
 def _counts_alike(attributes: Mapping[str, object]) -> bool:
-    """Whether every element of every window of an AveragePool counts alike."""
+    """Return whether every element of every window of an AveragePool has the same weight."""
     bordered = any(attributes.get("pads") or ()) or attributes.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID")
     return not attributes.get("ceil_mode", 0) and (not bordered or bool(attributes.get("count_include_pad", 0)))
 
@@ -131,7 +131,7 @@ AVERAGE_OF_WINDOWS = Rewriting(
 )
 
 
-# The greatest value over rows or columns as max pooling.
+# The greatest value over rows or columns is a max pooling.
 
 
 def _spell_minimum(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -189,9 +189,9 @@ MAXIMUM_OF_ANY_AXES = Rewriting(
 )
 
 
-# Average pooling to any number of rows and columns, which PyTorch exports as hundreds of nodes that gather and add.
+# Average pooling to any number of rows and columns is exported by PyTorch as hundreds of nodes that gather and add.
 
-#: What moves elements, adds them and scales them: together a linear function.
+#: Operators that move elements, add them and scale them, and so are a linear function together.
 _GATHERING = ("Gather", "GatherND")
 _LINEAR = (*_GATHERING, "Add", "Div", "Mul", "ReduceMean", "Squeeze", "Transpose", "Unsqueeze", "Where")
 
@@ -222,7 +222,7 @@ def _spell_gathered(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | Non
 
 
 def _region(graph: FloatGraph, first: NodeProto) -> list[NodeProto]:
-    """All linear operators that depend on a node alone, up to the last."""
+    """Return all linear operators that depend on a node alone, up to the last one."""
     known, found = set(first.output), [first]
     for node in graph.nodes:
         dynamic = [name for name in node.input if name and name not in graph.constants]
@@ -233,7 +233,7 @@ def _region(graph: FloatGraph, first: NodeProto) -> list[NodeProto]:
 
 
 def _runner(graph: FloatGraph, region: Sequence[NodeProto], source: str, end: str, channels: int) -> Run | None:
-    """The region on any number of channels: some at a time."""
+    """Return the function of the region on any number of channels, some at a time."""
     try:
         session = plain_session(graph.part(region, {source: (1, *graph.spatial(source))}, [end]))
     except RUNTIME_ERRORS:

@@ -11,13 +11,13 @@ from onnx import NodeProto, helper
 from ...model.onnx_graph import attributes_of
 from .float_graph import FloatGraph, Rewriting, chained
 
-#: Of a matrix product with a constant: batches, the axis that is summed up, and that of the results.
+#: The equation of a matrix product with a constant: batch axes, the summed axis, and the axis of results.
 _EQUATION = re.compile(r"([a-zA-Z]*)([a-zA-Z]),([a-zA-Z]{2})->([a-zA-Z]*)([a-zA-Z])")
 _NOTHING = "Nothing else changes."
 
 
 def _turn(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """``W @ x`` is the transpose of ``x.T @ W.T``."""
+    """Return ``W @ x`` as the transpose of ``x.T @ W.T``."""
     left, right = node.input
     rank = len(graph.shapes.get(right, []))
     if left not in graph.constants or right in graph.constants or rank < 2 or graph.constants[left].ndim != 2:
@@ -52,7 +52,7 @@ WEIGHTS_AT_LEFT = Rewriting(
 EINSUM = Rewriting("Einsum of a tensor and a matrix as a matrix product", _NOTHING, _multiply, ("Einsum",))
 
 
-# A product of rows with weights, and the offsets behind it, as one Gemm: ONNX Runtime makes one of a MatMul alone.
+# A product of rows with weights, and the offsets after it, become one Gemm; ONNX Runtime does so for a MatMul only.
 
 
 def _spell_row_bias(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -60,7 +60,7 @@ def _spell_row_bias(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | Non
     if matrix is None or matrix.ndim != 2 or not graph.shapes.get(node.input[0]):
         return None
     passed, reader = [node], graph.reader(node.output[0])
-    # A view in between whose last axis stays, as JAX writes it.
+    # JAX writes a view between both that keeps the last axis.
     if reader is not None and reader.op_type == "Reshape":
         passed, reader = [*passed, reader], graph.reader(reader.output[0])
     if reader is None or reader.op_type != "Add":
@@ -86,7 +86,7 @@ def _spell_row_bias(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | Non
 def _as_vector(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     channels = graph.shapes.get(node.output[0], [0])[-1]
     bias = graph.constants.get(node.input[2]) if len(node.input) > 2 else None
-    # A row for each sample is another thing.
+    # Offsets with a row for each sample are no bias.
     if bias is None or not channels or bias.shape == (channels,) or bias.size not in (1, bias.shape[-1]):
         return None
     vector = graph.constant(f"{node.output[0]}_vector", np.broadcast_to(bias.reshape(-1), channels))
@@ -109,9 +109,9 @@ ROW_BIAS = Rewriting(
 )
 
 
-# Fully connected layers of more inputs than one window has, as sums of several.
+# Fully connected layers with more inputs than a window can have become sums of several.
 
-#: Inputs of a window: 1,024 words of 16 lanes, as the default configuration's step lists have them.
+#: Most inputs of a window: 1,024 words of 16 lanes, the length of the default configuration's step lists.
 _MOST = 1024 * 16
 
 
@@ -121,7 +121,7 @@ def _spell_wide(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     if matrix is None or len(shape) != 2 or len(matrix) <= _MOST:
         return None
     flatten, axis = graph.maker(source), 1
-    # Rows of a map lie side by side, and what channels have of it does not.
+    # The rows of a map are contiguous, and the elements of channels are not.
     if _flattens(flatten, graph) and (sizes := graph.spatial(flatten.input[0])):
         graph.drop(flatten)
         source, axis = flatten.input[0], 2
@@ -149,7 +149,7 @@ def _spell_wide(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _matrix(graph: FloatGraph, node: NodeProto) -> np.ndarray | None:
-    """float[inputs, outputs] of a fully connected layer."""
+    """Return the weights float[inputs, outputs] of a fully connected layer."""
     if not graph.are_constant(node.input[1:]):
         return None
     attributes, matrix = attributes_of(node), graph.constants[node.input[1]]
@@ -160,7 +160,7 @@ def _matrix(graph: FloatGraph, node: NodeProto) -> np.ndarray | None:
 
 
 def _flattens(node: NodeProto | None, graph: FloatGraph) -> bool:
-    """Whether a node makes all of a map one vector."""
+    """Return whether a node flattens a map to one vector."""
     if node is None or node.op_type not in ("Flatten", "Reshape"):
         return False
     source, target = (graph.shapes.get(name, []) for name in (node.input[0], node.output[0]))
@@ -175,7 +175,7 @@ WIDE_PRODUCT = Rewriting(
 )
 
 
-# A fully connected layer that adds an activation: ONNX Runtime's fusion makes it of a product and a residual sum.
+# ONNX Runtime fuses a product and a residual sum into a fully connected layer that adds an activation.
 
 
 def _spell_addend(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:

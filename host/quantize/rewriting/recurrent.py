@@ -1,4 +1,4 @@
-"""LSTM, GRU and RNN, which ONNX Runtime computes in float, spelled out step by step."""
+"""LSTM, GRU and RNN, which ONNX Runtime computes in float, unrolled step by step."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ __all__ = [
 ]
 
 
-#: Gates of each operator, in the order of its weights, and the functions that it has unless others are given.
+#: Gates of each operator, in the order of its weights, and its default functions.
 _GATES = {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"}
 RECURRENT = tuple(_GATES)
 _ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
 _DIRECTIONS = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
 
-#: Each step has some ten operators of its own.
+#: Most steps; each has some ten operators.
 _MOST_STEPS = 256
 
 
-#: A tensor, or values that are known.
+#: The name of a tensor, or known values.
 Value = str | Float64
 
 
@@ -43,11 +43,11 @@ class Direction:
     is_reverse : bool
         Whether the last step comes first.
     inputs, states : dict of str to float64[hidden, ...]
-        Weights of each gate: of what is read, and of the state.
+        Weights of each gate for the input and for the state.
     offsets, state_offsets : dict of str to float64[hidden]
-        What is added to either.
+        Biases of the input's and of the state's product.
     state, cell : float64[hidden] or str
-        At the start, as values or as a tensor; zero where it is computed, see :class:`Recurrence`; only an LSTM has a
+        Initial values, or a tensor of them; zero where they are computed, see :class:`Recurrence`. Only an LSTM has a
         cell.
     """
 
@@ -68,12 +68,12 @@ class Recurrence:
     ----------
     operator : str
     steps, inputs, hidden : int
-        Steps, elements that each of them reads, elements of the state.
+        Number of steps, of elements that each step reads, and of elements of the state.
     resets_behind : bool
         Whether a GRU's reset gate multiplies the product with the state, instead of the state: as in PyTorch.
     directions : list of Direction
     starts : dict of str to str
-        The tensors of state and cell at the start that are computed, for all directions; empty where they are known.
+        The computed tensors of initial state and cell, for all directions; empty if they are known.
     """
 
     operator: str
@@ -91,7 +91,7 @@ def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
     Raises
     ------
     ModelError
-        If it has something that cannot be spelled as operators that are quantised, with what helps.
+        If a part of it cannot be spelled with quantised operators; the message has a remedy.
     """
     steps, _, inputs = graph.shapes[node.input[0]]
     attributes, operands = attributes_of(node), [*node.input, *[""] * (8 - len(node.input))]
@@ -114,9 +114,9 @@ def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
 
 
 def is_plain(node: NodeProto) -> bool:
-    """Whether an operator has the functions that it has unless others are given, and cuts nothing off.
+    """Return whether an operator has its default functions, and no clip.
 
-    An RNN may have Relu, which bounds no state: one at an end of a network runs on the host.
+    An RNN may have Relu; its state is not bounded, and such an RNN at an end of a network runs on the host.
     """
     names = [item.decode().lower() for item in attributes_of(node).get("activations", ())]
     return {*names} <= {*_ACTIVATIONS[node.op_type]} and "clip" not in attributes_of(node)
@@ -138,7 +138,7 @@ def _check(graph: FloatGraph, node: NodeProto, steps: int) -> None:
         (bool(peephole.any()), "peepholes are not supported; train it without"),
         ("clip" in attributes, "clip is not supported; train it without"),
         (bool(attributes.get("input_forget", 0)), "input_forget must be 0; train it with a forget gate of its own"),
-        # ONNX gives an RNN of one direction two.
+        # ONNX gives two functions to an RNN of one direction.
         (
             bool(names) and names[: len(usual)] != usual,
             f"activations must be {', '.join(usual)}, not {', '.join(names)}",
@@ -154,7 +154,7 @@ def _start(graph: FloatGraph, name: str, shape: tuple[int, int]) -> Float64:
     return graph.constants[name].astype(np.float64).reshape(shape) if name in graph.constants else np.zeros(shape)
 
 
-# Moves of whole rows around a sequence, as exporters write them: followed from a tensor as far as rows stay whole.
+# Exporters move whole rows around a sequence; moves are followed from a tensor as long as rows stay whole.
 
 Numbers = npt.NDArray[np.int64]
 
@@ -162,7 +162,8 @@ _RESHAPING = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
 
 
 def rows_of(numbers: Numbers, width: int) -> list[int] | None:
-    """Which rows of so many elements a tensor of numbered elements has, in order; None if one is not whole."""
+    """Return the rows, of ``size`` elements each, of a tensor of numbered elements, in order; None if one is not
+    whole."""
     if numbers.size == 0 or numbers.size % width:
         return None
     rows = numbers.reshape(-1, width)
@@ -176,11 +177,11 @@ def follow(graph: FloatGraph, name: str, width: int) -> tuple[str, list[int], li
     Returns
     -------
     name : str
-        Of the last tensor.
+        Name of the last tensor.
     rows : list of int
-        Those of the first tensor that it has.
+        Rows of the first tensor that the last one has.
     passed : list of NodeProto
-        The nodes that have been passed.
+        The nodes between them.
     """
     shape = graph.shapes[name]
     numbers = np.arange(int(np.prod(shape)), dtype=np.int64).reshape(shape)
@@ -196,7 +197,7 @@ def follow(graph: FloatGraph, name: str, width: int) -> tuple[str, list[int], li
 
 
 def unmoved(graph: FloatGraph, name: str) -> tuple[str, list[NodeProto]]:
-    """The tensor that one has all elements of, in the same order, and the nodes in between."""
+    """Return the tensor that has the same elements in the same order, and the nodes in between."""
     passed: list[NodeProto] = []
     while (maker := graph.maker(name)) is not None and graph.shapes.get(maker.input[0]):
         shape = graph.shapes[maker.input[0]]
@@ -210,7 +211,8 @@ def unmoved(graph: FloatGraph, name: str) -> tuple[str, list[NodeProto]]:
 
 
 def _moved(graph: FloatGraph, node: NodeProto, name: str, numbers: Numbers) -> Numbers | None:
-    """The numbered elements of what a node makes of a tensor; None if it moves no elements, or not always alike."""
+    """Return the numbered elements of a node's result; None if it does not move elements, or depends on other
+    inputs."""
     if (
         node.input[0] != name
         or not graph.are_constant(node.input[1:])
@@ -237,12 +239,12 @@ def _moved(graph: FloatGraph, node: NodeProto, name: str, numbers: Numbers) -> N
     return None
 
 
-# LSTM, GRU and RNN, one step after the other: products, sums and tables, whose tensors are alike at every step.
+# Steps of LSTM, GRU and RNN are products, sums and tables, whose tensors have the same scales at every step.
 
-#: What has the scale of another tensor, so that all gates are added up, and opened, with the same tables.
+#: Tensors that get the scale of another, so that all gates are added up, and opened, with the same tables.
 _SAME = {
     **{f"{gates}_product": "product" for gates in ("iofc", "zr", "h")},
-    # Without a state there is no sum.
+    # Without a state there is no sum with its product.
     **{f"{gates}_{kind}": "sum" for gates in ("iofc", "zr", "h") for kind in ("rows", "sum")},
     **dict.fromkeys("iofzr", "gate"),
     "reset": "product",
@@ -250,7 +252,7 @@ _SAME = {
 
 
 class _Writer:
-    """Writes the operators of one direction; a tensor is called after its role and its step."""
+    """The operators of one direction; a tensor is named after its role and its step."""
 
     def __init__(self, graph: FloatGraph, node: NodeProto, prefix: str, alike: dict[str, list[str]]):
         self.graph, self.prefix, self.label = graph, prefix, node.name
@@ -260,7 +262,7 @@ class _Writer:
         self._alike = alike
 
     def hold(self, role: str, array: np.ndarray) -> str:
-        """A constant that all steps have in common."""
+        """Add a constant that all steps share, and return its name."""
         if role not in self._held:
             self._held[role] = self.graph.constant(f"{self.prefix}_{role}", array)
         return self._held[role]
@@ -273,18 +275,18 @@ class _Writer:
         return outputs
 
     def alike(self, role: str, operator: str, *operands: str, **attributes: object) -> str:
-        """Compute a tensor that has one scale at all steps, in both directions, and with others of :data:`_SAME`."""
+        """Compute a tensor whose scale is that of all steps, both directions, and the tensors of :data:`_SAME`."""
         (output,) = self.node(role, operator, *operands, **attributes)
         self._alike.setdefault(_SAME.get(role, role), []).append(output)
         return output
 
     def split(self, role: str, source: str, sizes: list[int]) -> list[str]:
-        """Parts along the second axis."""
+        """Return parts along the second axis."""
         held = self.hold(f"{role}_sizes", np.array(sizes, np.int64))
         return self.node(role, "Split", source, held, parts=len(sizes), axis=1) if len(sizes) > 1 else [source]
 
     def product(self, role: str, state: Value, weights: Float64, offset: Float64) -> Value:
-        """``weights @ state + offset``: known, if the state is."""
+        """Return ``weights @ state + offset``, as known values if the state is known."""
         if not isinstance(state, str):
             return weights @ state + offset
         operands = [self.hold(f"{role}_states", weights)]
@@ -293,27 +295,27 @@ class _Writer:
         return self.alike(f"{role}_product", "Gemm", state, *operands, transB=1)
 
     def add(self, role: str, value: str, other: Value) -> str:
-        """The sum of a tensor and of what may be known."""
+        """Return the sum of a tensor and a tensor or known values."""
         if isinstance(other, str):
             return self.alike(role, "Add", value, other)
         return self.alike(role, "Add", value, self.hold(f"{role}_start", other[None])) if other.any() else value
 
     def multiply(self, role: str, value: str, other: Value) -> Value:
-        """The product of a tensor and of what may be known: known, if that is zero."""
+        """Return the product of a tensor and a tensor or known values; known, if these are zero."""
         if isinstance(other, str):
             return self.alike(role, "Mul", value, other)
         return self.alike(role, "Mul", value, self.hold(f"{role}_start", other[None])) if other.any() else other
 
     def mixed(self, role: str, first: str, second: str, kept: Value) -> str:
-        """The sum of a product of two tensors and of what is kept of a state."""
+        """Return the sum of a product of two tensors and of the kept part of a state."""
         is_all = not isinstance(kept, str)
         new = self.alike(role if is_all else f"{role}_new", "Mul", first, second)
         return new if is_all else self.alike(role, "Add", new, kept)
 
 
 def _states(write: _Writer, of: Recurrence, direction: Direction, rows: str) -> tuple[list[str], str]:
-    """The state after each step, in the order of the sequence, and the cell after the last one."""
-    # What a reset gate multiplies needs its offset before; all other offsets are part of the product with the inputs.
+    """Return the state after each step, in the order of the sequence, and the cell after the last one."""
+    # The operand of a reset gate needs its own offset; all other offsets are part of the product with the inputs.
     late = "h" if of.resets_behind and of.operator == "GRU" else ""
     groups = {"LSTM": ["iofc"], "GRU": ["zr", "h"], "RNN": ["h"]}[of.operator]
     projected = {gates: _projection(write, of, direction, rows, gates, with_state=gates != late) for gates in groups}
@@ -358,7 +360,7 @@ def _stacked(gates: str, of: dict[str, Float64]) -> Float64:
 def _projection(
     write: _Writer, of: Recurrence, direction: Direction, rows: str, gates: str, *, with_state: bool
 ) -> list[str]:
-    """What each step adds that depends on no state: of all steps one product."""
+    """Return the addends of all steps that do not depend on the state, from one product."""
     offset = _stacked(gates, direction.offsets) + (_stacked(gates, direction.state_offsets) if with_state else 0)
     weights = write.hold(f"{gates}_inputs", _stacked(gates, direction.inputs))
     write.step = 0
@@ -412,7 +414,8 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 def _computed_start(
     graph: FloatGraph, node: NodeProto, of: Recurrence, name: str, role: str
 ) -> tuple[list[str], list[NodeProto], list[NodeProto]]:
-    """A computed state at the start as a vector for each direction: these, what makes them, and what it replaces."""
+    """Return vectors of a computed initial state for each direction, the nodes that make them, and the replaced
+    nodes."""
     given, count = of.starts[role], len(of.directions)
     if not given:
         return [], [], []
@@ -431,7 +434,7 @@ def _computed_start(
 def _joined(
     graph: FloatGraph, node: NodeProto, end: str, rows: list[str], alike: dict[str, list[str]]
 ) -> list[NodeProto]:
-    """Rows one after the other, in the shape of the tensor ``end``."""
+    """Return rows, concatenated, in the shape of the tensor ``end``."""
     made, source = [], rows[0]
     if len(rows) > 1:
         source = f"{end}_joined"

@@ -1,4 +1,4 @@
-"""Interpolation and average pooling of any sizes: along each axis a matrix, spelled as convolutions with it."""
+"""Interpolation and average pooling of any sizes as matrices along axes, which become convolutions."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from .float_graph import FloatGraph, Rewriting, chained, depthwise
 
 Matrix = npt.NDArray[np.float64]
 
-#: More pixels than these of one are no channels of a depthwise convolution, but a matrix product along each axis.
+#: Most pixels from one pixel as channels of a depthwise convolution; more are a matrix product along each axis.
 _MOST_PHASES = 64
 _EXACT = 1e-6
 
 
 @dataclass(frozen=True)
 class Periodic:
-    """A matrix along an axis whose rows repeat, further on; beyond the ends lies what is there.
+    """A matrix along an axis with periodic rows, shifted by a step.
 
     Attributes
     ----------
     kernel : float64[phases, taps]
-        What each of the rows that repeat takes.
+        Weights of the rows of a period.
     step : int
-        Elements from where they take it to where the next ones do.
+        Shift of the rows from period to period, in elements.
     before, after : int
-        Elements that are missing in front of the first, and behind the last.
+        Elements that the rows read before the first one, and after the last one.
     """
 
     kernel: Matrix
@@ -40,7 +40,7 @@ class Periodic:
 
 
 def periodic(matrix: Matrix) -> Periodic | None:
-    """The form that a matrix [outputs, inputs] has, if it has one: with the fewest rows that repeat."""
+    """Return the periodic form of a matrix [outputs, inputs] with the shortest period; None if there is none."""
     outputs, inputs = matrix.shape
     first, last = (int(np.flatnonzero(row)[0]) for row in (matrix[0], matrix[-1]))
     even = (last - first) // max(outputs - 1, 1)
@@ -73,14 +73,14 @@ def _repeated(matrix: Matrix, phases: int, step: int) -> Periodic | None:
 
 
 def resampled(graph: FloatGraph, name: str, source: str, matrices: list[Matrix]) -> list[Step]:
-    """Steps that multiply each axis of a feature map with a matrix [outputs, inputs]."""
+    """Return steps that multiply each axis of a feature map by a matrix [outputs, inputs]."""
     channels, *sizes = graph.spatial(source)
     forms = [periodic(matrix) for matrix in matrices]
     known = [form for form in forms if form is not None]
     if len(known) < len(forms) or math.prod(len(form.kernel) for form in known) > _MOST_PHASES:
         return [step for axis, matrix in enumerate(matrices) for step in _along(graph, name, axis, matrix, len(sizes))]
     steps: list[Step] = []
-    # What lies in front of the first element is a border, or, if it is not needed, left out; so behind the last.
+    # Elements before the first one are padding, or are left out if negative; likewise after the last one.
     ends = [(form.before, form.after) for form in known]
     widths = [max(before, 0) for before, _ in ends], [max(after, 0) for _, after in ends]
     if any(map(any, widths)):
@@ -99,7 +99,7 @@ def resampled(graph: FloatGraph, name: str, source: str, matrices: list[Matrix])
     for form in known[1:]:
         weights = np.einsum("ab,cd->acbd", weights, form.kernel).reshape(-1, weights.shape[1], form.kernel.shape[1])
     strides = [form.step for form in known]
-    # Every channel has the same weights for each phase.
+    # All channels have the same weights for each phase.
     every = np.tile(weights, (channels, *[1] * (weights.ndim - 1)))
     steps.append(depthwise(graph, name, every, group=channels, strides=strides))
     block = [len(form.kernel) for form in known]
@@ -108,7 +108,7 @@ def resampled(graph: FloatGraph, name: str, source: str, matrices: list[Matrix])
 
 
 def _along(graph: FloatGraph, name: str, axis: int, matrix: Matrix, rank: int) -> list[Step]:
-    """A matrix product along one axis: the axis lies where channels do, for a pointwise convolution."""
+    """Return a matrix product along one axis, which is moved to the place of channels for a pointwise convolution."""
     if matrix.shape[0] == matrix.shape[1] and np.abs(matrix - np.eye(len(matrix))).max() < _EXACT:
         return []
     order = list(range(2 + rank))
@@ -126,7 +126,7 @@ def _spell(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _repeats(matrix: Matrix) -> bool:
-    """Whether a matrix repeats every element so many times, which is exact as it is."""
+    """Return whether a matrix repeats every element so many times, which is exact without rewriting."""
     times, rest = divmod(*matrix.shape)
     return not rest and np.array_equal(matrix, np.repeat(np.eye(matrix.shape[1]), times, axis=0))
 

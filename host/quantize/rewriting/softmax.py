@@ -12,11 +12,11 @@ from ...frontend.fragments import LAYOUT, POINTWISE, has_elements
 from ...model.onnx_graph import attributes_of
 from .float_graph import FloatGraph, Mask, Rewriting, spelled
 
-#: Up to it an exponential is less than half a code, and 0 therefore.
+#: Greatest exponent whose exponential is less than half a code, and so 0.
 LEAST = np.log(1 / 512)
-#: An exponential of it is 0 in float32.
+#: An exponent whose exponential is 0 in float32.
 _LOWEST = -1e4
-#: From here on down, what is added to a score takes it out.
+#: Addends up to this value remove a score from the softmax.
 _OUT = -30.0
 
 
@@ -30,7 +30,7 @@ def _spell_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
     for other in graph.readers(node.output[0]) if name != node.output[0] else ():
         graph.drop(other)
     _note_mask(graph, node, [1, *shape[1:]], axis, f"{name}_greatest")
-    # Its axis as the last one.
+    # The softmax is computed along the last axis.
     order = [place for place in range(len(shape)) if place != axis] + [axis]
     turned = [shape[place] for place in order]
     size, rows, is_turned = shape[axis], int(np.prod(turned[1:-1])), axis != len(shape) - 1
@@ -50,7 +50,7 @@ def _spell_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
         ("Sub", ["as_rows", "greatest"], "distance"),
         ("Clip", ["distance", held["least"]], "near"),
         ("Exp", ["near"], "raised"),
-        # As in int8, so that mean and reciprocal get the range that they have there.
+        # Small values are cut off as in int8, so that mean and reciprocal get the range that they have there.
         ("Greater", ["near", held["least"]], "counts"),
         ("Where", ["counts", "raised", held["nothing"]], "exponential"),
         ("GlobalAveragePool", ["exponential"], "mean"),
@@ -69,7 +69,8 @@ def _spell_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
 
 
 def _guarded(graph: FloatGraph, name: str) -> str:
-    """The tensor that replaces NaN by 0, as PyTorch's exporters put it behind a softmax with a mask, or the same."""
+    """Return the tensor with NaN replaced by 0, as PyTorch's exporters do after a softmax with a mask; else the
+    same."""
     readers = {reader.op_type: reader for reader in graph.readers(name)}
     if graph.is_output(name) or {*readers} != {"IsNaN", "Where"} or len(graph.readers(name)) != 2:
         return name
@@ -80,7 +81,7 @@ def _guarded(graph: FloatGraph, name: str) -> str:
 
 
 def _note_mask(graph: FloatGraph, node: NodeProto, shape: list[int], axis: int, greatest: str) -> None:
-    """Write what takes scores out as a sum, if there is something, and note it."""
+    """Write a mask of scores as a sum, if there is one, and record it."""
     adding = graph.maker(node.input[0])
     if adding is None or adding.op_type not in ("Add", "Sub", "Where"):
         return
@@ -99,7 +100,7 @@ def _note_mask(graph: FloatGraph, node: NodeProto, shape: list[int], axis: int, 
 
 
 def _addend(graph: FloatGraph, node: NodeProto) -> tuple[str, np.ndarray | None]:
-    """A tensor, and what a node adds to it, or something that has the same effect on a softmax."""
+    """Return a tensor, and the addend of a node, or one with the same effect on a softmax."""
     held = [graph.constants.get(name) for name in node.input]
     if node.op_type == "Where":
         condition, first, second = held
@@ -114,7 +115,7 @@ def _addend(graph: FloatGraph, node: NodeProto) -> tuple[str, np.ndarray | None]
 
 
 def is_end(graph: FloatGraph, name: str) -> bool:
-    """Whether nothing but the shape of values changes behind a tensor: the host computes the end of a network."""
+    """Return whether only the shape changes after a tensor, so that the host computes the end of the network."""
     waiting, seen = [name], {name}
     while waiting:
         for node in graph.readers(waiting.pop()):
@@ -133,7 +134,7 @@ SOFTMAX = Rewriting(
 )
 
 
-# Attention of operator set 23 as matrix products and a softmax, which are rewritten further.
+# Attention of operator set 23 becomes matrix products and a softmax, which are rewritten further.
 
 
 def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
@@ -154,14 +155,14 @@ def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
         return None
     size = shapes[0][2] // heads[0] if is_flat else shapes[0][3]
     held = {
-        # Not called a scale: the quantised tensor gets one of that name.
+        # The constant is not called a scale, as the quantised tensor gets one of that name.
         "factor": np.array(attributes.get("scale", 1 / np.sqrt(size))),
-        # Of grouped queries, several read one head of the keys.
+        # With grouped queries, several of them read one head of the keys.
         "heads": np.arange(heads[0], dtype=np.int64) // (heads[0] // heads[1]),
         "joined": np.array([0, 0, -1], np.int64),
     }
     if mask is not None:
-        # Whatever it takes out, the softmax brings into the range of the scores.
+        # The rewriting of the softmax brings the mask into the range of the scores.
         held["mask"] = mask.reshape(*[1] * (4 - mask.ndim), *mask.shape)
     for part, count in zip("qkv", heads, strict=True):
         held[f"{part}_shape"] = np.array([0, 0, count, -1], np.int64)
@@ -169,7 +170,7 @@ def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
     steps: list[tuple[str, list[str], str]] = []
     more_of: dict[str, dict[str, Any]] = {}
     for part, operand in zip("qkv", inputs, strict=False):
-        # Keys are turned, for the product.
+        # Keys are transposed for the product.
         order = ([0, 2, 3, 1] if is_flat else [0, 1, 3, 2]) if part == "k" else [0, 2, 1, 3]
         is_turned, is_repeated = is_flat or part == "k", part != "q" and heads[0] != heads[1]
         own: list[tuple[str, str, str, dict[str, Any]]] = [
@@ -194,12 +195,13 @@ def _spell_attention(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | No
 
 
 def _mask(mask: np.ndarray | None, sizes: list[int], is_causal: object) -> np.ndarray | None:
-    """What is added to the scores of ``sizes`` queries and keys; a condition says which of them stay."""
+    """Return the addend of the scores of ``sizes`` queries and keys; a boolean mask keeps the scores where it is
+    true."""
     if mask is not None and mask.dtype.kind == "b":
         mask = np.where(mask, 0.0, -np.inf)
     if not is_causal:
         return mask
-    # The first query reads the first key, whatever their numbers are.
+    # The first query may read the first key, for any numbers of both.
     queries, keys = sizes
     later = np.where(np.tri(queries, keys) > 0, 0.0, -np.inf)
     return later if mask is None else mask + later
@@ -213,12 +215,12 @@ ATTENTION = Rewriting(
 )
 
 
-# Quotients by something smaller: a product with the reciprocal, which is a table.
+# A quotient by a smaller tensor is a product with its reciprocal, which is a table.
 
 
 def _spell_quotient(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     sizes = [int(np.prod(graph.shapes.get(name, [0]))) for name in node.input]
-    # Of equal sizes it may be a function of one tensor, and the host computes the end of a network.
+    # With equal sizes it may be a function of one tensor; and the host computes the end of a network.
     if any(name in graph.constants for name in node.input) or not 0 < sizes[1] < sizes[0]:
         return None
     target, chosen = node.output[0], _guard(graph, node)
@@ -235,7 +237,7 @@ def _spell_quotient(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | Non
 
 
 def _guard(graph: FloatGraph, node: NodeProto) -> NodeProto | None:
-    """What takes 0 in place of the quotient, where the divisor is 0: as TensorFlow writes div_no_nan."""
+    """Return the node that replaces the quotient by 0 where the divisor is 0, as TensorFlow writes div_no_nan."""
     choice = graph.reader(node.output[0])
     if choice is None or choice.op_type != "Where" or choice.input[2] != node.output[0]:
         return None

@@ -1,4 +1,4 @@
-"""What exporters write out, as what the other rewritings know: sums, softmax, and normalisations of another form."""
+"""Operators that exporters write out (sums, softmax, and some normalisations) in the form of other rewritings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...model.onnx_graph import attributes_of
 from .axes import reduced_axes
 from .float_graph import FloatGraph, Rewriting
 
-#: Operators that change nothing but the shape, as long as there are as many elements.
+#: Operators that change the shape only, provided that the number of elements stays the same.
 _SHAPES = ("Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Identity")
 #: The first operator set in which the axes of a ReduceMean are an operand.
 _AXES_AS_OPERAND = 18
@@ -21,7 +21,7 @@ _AXES_AS_OPERAND = 18
 def _mean(
     graph: FloatGraph, node: NodeProto, source: str, result: str, axes: Sequence[int], *, keeps: bool = True
 ) -> NodeProto:
-    """A mean over axes, in place of a node or of a part of it."""
+    """Return a mean over axes, in place of a node or of a part of it."""
     name = f"{node.name}_{result}"
     if graph.opset < _AXES_AS_OPERAND:
         return helper.make_node("ReduceMean", [source], [result], name, axes=[*axes], keepdims=int(keeps))
@@ -30,14 +30,14 @@ def _mean(
 
 
 def _single(graph: FloatGraph, name: str) -> float | None:
-    """The value of a constant that has one element."""
+    """Return the value of a constant with one element."""
     held = graph.constants.get(name)
     return float(held.reshape(())) if held is not None and held.size == 1 and held.dtype.kind == "f" else None
 
 
 def _sum(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
     axes, shape = reduced_axes(graph, node), graph.shapes.get(node.input[0], [])
-    # A mean of integers is rounded.
+    # A mean of integers would be rounded.
     if not axes or 0 in axes or not all(shape[axis] for axis in axes) or not graph.is_float(node.input[0]):
         return None
     factor, output = float(np.prod([shape[axis] for axis in axes])), node.output[0]
@@ -61,19 +61,20 @@ def _sum(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 class _Pattern:
-    """Nodes that are found one by one, and are taken out together."""
+    """A pattern of nodes, which are found one by one and removed together."""
 
     def __init__(self, graph: FloatGraph):
         self.graph = graph
         self.nodes: list[NodeProto] = []
 
     def take(self, node: NodeProto) -> NodeProto:
-        """Note a node."""
+        """Add a node to the pattern."""
         self.nodes.append(node)
         return node
 
     def maker(self, name: str, *operators: str) -> NodeProto | None:
-        """What computes a tensor, behind operators that change its shape alone, if it is one of ``operators``."""
+        """Return the node that computes a tensor, before operators that change the shape only, if it is one of
+        ``operators``."""
         node, passed = self.graph.producer.get(name), []
         while node is not None and node.op_type in _SHAPES and self._keeps_elements(node):
             passed.append(node)
@@ -84,7 +85,8 @@ class _Pattern:
         return node
 
     def reader(self, name: str, *operators: str) -> NodeProto | None:
-        """What reads a tensor, behind operators that change its shape alone, if it is one of ``operators``."""
+        """Return the node that reads a tensor, after operators that change the shape only, if it is one of
+        ``operators``."""
         node, passed = self.graph.reader(name), []
         while node is not None and node.op_type in _SHAPES and self._keeps_elements(node):
             passed.append(node)
@@ -95,7 +97,7 @@ class _Pattern:
         return node
 
     def is_closed(self, result: str) -> bool:
-        """Whether nothing else reads what the nodes compute, but the result."""
+        """Return whether no other node reads the pattern's tensors, except for the result."""
         inside = {id(node) for node in self.nodes}
         return all(
             name == result
@@ -105,7 +107,7 @@ class _Pattern:
         )
 
     def drop(self, kept: NodeProto) -> None:
-        """Take the nodes out, but the one in whose place others come."""
+        """Remove the nodes, except for the one that is replaced."""
         for node in self.nodes:
             if node is not kept:
                 self.graph.drop(node)
@@ -116,12 +118,12 @@ class _Pattern:
 
 
 def _other(node: NodeProto, name: str) -> str:
-    """The operand beside another; the same one where there is no other."""
+    """Return the other operand of a node; the same one if there is no other."""
     return next((operand for operand in node.input if operand != name), name)
 
 
 def _squared(pattern: _Pattern, name: str) -> str:
-    """What a tensor is the square of, or nothing."""
+    """Return the tensor that a tensor is the square of, or an empty string."""
     square = pattern.maker(name, "Mul", "Pow")
     if square is None:
         return ""
@@ -130,7 +132,7 @@ def _squared(pattern: _Pattern, name: str) -> str:
 
 
 def _fast_variance(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """As JAX writes it: the variance is the mean of squares less the square of the mean."""
+    """Replace a normalisation with JAX's variance, the mean of squares less the square of the mean."""
     axes, shape, source = reduced_axes(graph, node), graph.shapes.get(node.input[0], []), node.input[0]
     if len(axes) != 1 or axes[0] == 0 or not all(shape):
         return None
@@ -167,7 +169,7 @@ def _fast_variance(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
 
 
 def _fed(pattern: _Pattern, node: NodeProto) -> str:
-    """The operand of a node that is no constant."""
+    """Return the operand of a node that is not constant."""
     return next((name for name in node.input if name not in pattern.graph.constants), "")
 
 
@@ -176,7 +178,7 @@ def _is_variance(graph: FloatGraph, node: NodeProto, mean: NodeProto) -> bool:
 
 
 def _take_variance(pattern: _Pattern, node: NodeProto, source: str, mean: NodeProto | None = None) -> bool:
-    """Note what a difference is made of, and tell whether it is the mean of squares less the square of a mean."""
+    """Add the nodes of a difference; return whether it is the mean of squares less the square of a mean."""
     pattern.take(node)
     of_squares = pattern.maker(node.input[0], "ReduceMean")
     if of_squares is None or _squared(pattern, of_squares.input[0]) != source:
@@ -190,7 +192,7 @@ def _take_variance(pattern: _Pattern, node: NodeProto, source: str, mean: NodePr
 
 
 def _quotient(pattern: _Pattern, root: NodeProto, mean: NodeProto) -> tuple[np.ndarray | None, NodeProto] | None:
-    """The factor of each element along the axis, if there is one, and the node that has multiplied by it."""
+    """Return the factor of each element along the axis, if there is one, and the node that has multiplied by it."""
     graph, source = pattern.graph, mean.input[0]
     shape, axis = graph.shapes[source], reduced_axes(graph, mean)[0]
     inverse = pattern.reader(root.output[0], "Reciprocal", "Div")
@@ -223,7 +225,7 @@ def _quotient(pattern: _Pattern, root: NodeProto, mean: NodeProto) -> tuple[np.n
 
 
 def _along(graph: FloatGraph, node: NodeProto | None, name: str, shape: Sequence[int], axis: int) -> np.ndarray | None:
-    """What a node combines a tensor with: a value for each element of an axis, or one for all."""
+    """Return the operand that a node combines a tensor with: a value for each element of an axis, or one for all."""
     held = graph.constants.get(_other(node, name)) if node is not None else None
     if held is None or held.dtype.kind != "f" or held.ndim > len(shape):
         return None
@@ -241,7 +243,7 @@ def _as_rows(
     epsilon: float,
     ends: Sequence[tuple[str, np.ndarray | None]],
 ) -> list[NodeProto]:
-    """Normalise an axis as PyTorch writes it, as the last one."""
+    """Write a normalisation of an axis in PyTorch's form, along the last axis."""
     source, last = node.input[0], len(graph.shapes[node.input[0]]) - 1
     order = [at for at in range(last + 1) if at != axis] + [axis]
     made: list[NodeProto] = []
@@ -270,7 +272,7 @@ def _as_rows(
 
 
 def _turned_difference(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """ONNX Runtime moves a Transpose in front of a normalisation to where its difference is read."""
+    """Move a Transpose back before a normalisation; ONNX Runtime had moved it to the readers of the difference."""
     axes, difference = reduced_axes(graph, node), graph.reader(node.output[0])
     source = node.input[0]
     keeps = attributes_of(node).get("keepdims", 1)
@@ -293,7 +295,7 @@ def _turned_difference(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | 
 
 
 def _softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """An exponential that is divided by its sum, whatever is taken off before."""
+    """Replace an exponential that is divided by its sum by a softmax, whatever is subtracted before."""
     pattern, raised = _Pattern(graph), node.output[0]
     pattern.take(node)
     readers = {reader.op_type: reader for reader in graph.readers(raised)}
@@ -323,7 +325,8 @@ def _softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
 
 
 def _flattened_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None:
-    """Before operator set 13 a softmax was of a matrix, and conversion flattens what it reads."""
+    """Remove the flattening of a softmax: before operator set 13 it was of a matrix, and conversion flattens its
+    input."""
     before, after = graph.maker(node.input[0]), graph.reader(node.output[0])
     if before is None or after is None or before.op_type not in ("Flatten", "Reshape") or after.op_type != "Reshape":
         return None
