@@ -23,7 +23,7 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
 from lutterfly.synth.flow import Harness
 
-#: Of each family: what is mapped by itself, the synthesis, the libraries that its second half needs (see
+#: For each family: the modules that are mapped separately, the synthesis, the libraries that its second half needs (see
 #: ``synth/flow.py``), and how many look-up tables a cell is. Of six inputs, agreement takes a third fewer of them when
 #: Yosys maps it by itself: inside a larger netlist it puts two smaller tables in the place of many.
 FAMILIES = {

@@ -47,7 +47,7 @@ def utilisation(multiplier_cycles: float, cycles: int, multipliers: int) -> str:
 
 
 def difference(predicted: int, measured: int) -> str:
-    """How far a prediction is off, in cycles and percent."""
+    """The error of a prediction, in cycles and percent."""
     return f"{predicted - measured:+d} ({100 * (predicted - measured) / measured:+.1f} %)"
 
 

@@ -57,7 +57,7 @@ class _UNet(nn.Module):
 
 
 class TransposedUNet(_UNet):
-    """As Ronneberger's: transposed convolutions of 2x2."""
+    """A U-Net with Ronneberger's transposed convolutions of 2x2."""
 
     @staticmethod
     def riser(inputs: int, outputs: int) -> nn.Module:
@@ -108,7 +108,8 @@ class _C2f(nn.Module):
 
 
 class Detector(nn.Module):
-    """As YOLOv8: a backbone, a neck up and down again over three scales, a head for each; images of 128x128."""
+    """A detector in the form of YOLOv8 on images of 128x128: a backbone, a neck over three scales, and a head for
+    each."""
 
     shape = (3, 128, 128)
 
@@ -160,7 +161,8 @@ class _Residual(nn.Module):
 
 
 class SuperResolution(nn.Module):
-    """As EDSR: residual blocks without normalisation, a sub-pixel convolution inside, and layers after it; 64x64."""
+    """A network in the form of EDSR on images of 64x64: residual blocks without normalisation, a sub-pixel convolution,
+    and layers after it."""
 
     shape = (3, 64, 64)
 
@@ -198,7 +200,7 @@ class _Causal(nn.Module):
 
 
 class CausalTemporal(nn.Module):
-    """As Bai's temporal network: dilations 1 to 16 over 256 steps of 40 values, classified by the last step."""
+    """Bai's temporal network: dilations 1 to 16 over 256 steps of 40 values, classified by the last step."""
 
     shape = (40, 256)
 

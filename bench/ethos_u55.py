@@ -43,7 +43,7 @@ class VelaEstimate:
     memory_mode : str
         Its name.
     clock_mhz : float
-        Of Vela's system configuration.
+        Clock of Vela's system configuration.
     layers : list of dict
         The rows of the per-layer CSV.
     """
@@ -54,12 +54,12 @@ class VelaEstimate:
 
     @property
     def cycles(self) -> int:
-        """Of all operators but Softmax."""
+        """Cycles of all operators but Softmax."""
         return sum(cycles(row) for row in self.layers if row["Original Operator"] != SOFTMAX)
 
 
 def cycles(row: dict[str, str]) -> int:
-    """Of one operator."""
+    """Return the cycles of one operator."""
     return int(row["Op Cycles"])
 
 

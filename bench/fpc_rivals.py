@@ -73,7 +73,7 @@ def with_shuffles(make: Callable[..., nn.Module], shuffle: bool) -> digits.Point
 
 
 def predicted_cycles(pointwise: digits.Pointwise, width: int, pixels: np.ndarray) -> int:
-    """Of an inference on the default configuration."""
+    """Return the predicted cycles of an inference on the default configuration."""
     model = digits.network(pointwise, width).eval()
     if any(hasattr(module, "fixed_point") for module in model.modules()):
         calibrate(model, [torch.from_numpy(pixels)])

@@ -20,7 +20,7 @@ from lutterfly.host.simulation import build
 from lutterfly.host.simulation.build import IP
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|\(\*.*?\*\)", re.DOTALL)
-#: What attributes leave of a line.
+#: Matches an empty line, which is left where attributes are removed.
 _EMPTY = re.compile(r"\s*\n")
 
 

@@ -29,7 +29,7 @@ class LoadedNetwork:
     name : str
         The file's, without its suffix.
     multipliers : int
-        Of the accelerator.
+        Multipliers of the accelerator.
     """
 
     name: str

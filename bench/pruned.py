@@ -20,7 +20,7 @@ from lutterfly.host.session.verify import verify
 from lutterfly.train import export_onnx
 
 CONFIG = PRESETS["ecp5-85k"]
-#: How a convolution is pruned.
+#: The form of pruning of a convolution.
 WAYS = {
     "input channels": lambda layer: prune.ln_structured(layer, "weight", 0.5, 2, 1),
     "filters": lambda layer: prune.ln_structured(layer, "weight", 0.4, 2, 0),

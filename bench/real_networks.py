@@ -72,7 +72,7 @@ class FloatNetwork:
     file : str
         In the wheel.
     shapes : mapping of str to tuple of int
-        Of the inputs, which many of the files leave open.
+        Shapes of the inputs, which many of the files do not fix.
     samples : callable
         From random numbers and a count to the inputs.
     config : str

@@ -21,7 +21,8 @@ from lutterfly.hdl.parts.table_rom import TableRom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import tools
 
-#: Of each family: the synthesis, what a block RAM is called and how many it is, and what look-up tables are.
+#: For each family: the synthesis, the cells that are block RAMs with their number of blocks, and those that are look-up
+#: tables.
 FAMILIES = {
     "synth_ecp5": ("synth_ecp5 -top top", {"DP16KD": 1}, {"LUT4": 1, "CCU2C": 2}),
     "synth_xilinx": (

@@ -35,7 +35,7 @@ class Config:
     resident_commands : int
         Commands of each queue that the program memory holds; longer programs stream through it.
     cluster : ClusterConfig
-        How many cores there are of all this; one where it is not given.
+        The number of cores with all these parts; one by default.
     arena : ArenaConfig
         Whether the arena is on the chip, and how large; external memory where it is not given.
     hands_over : bool
@@ -101,7 +101,7 @@ class Config:
 
     @property
     def cores(self) -> int:
-        """How many cores there are."""
+        """The number of cores."""
         return self.cluster.cores
 
     @property

@@ -98,7 +98,7 @@ class Format(Generic[Kind_co]):
 
     @property
     def opcode(self) -> Opcode:
-        """Of the command."""
+        """The opcode of the command."""
         return self.kind.opcode
 
     def field(self, name: str) -> Field:
@@ -168,7 +168,7 @@ def bits(width: int, doc: str) -> Any:
 class CommandFields(Mapping[str, int]):
     """The fields of every command after its opcode, in 32 bits; each command adds its own fields.
 
-    By their names they are also a mapping, as rules take them that mean the same for hardware.
+    It is also a mapping from names to values, for rules that are written for hardware as well.
     """
 
     opcode: ClassVar[Opcode]

@@ -25,7 +25,7 @@ def to_plain(value: Any, blobs: bytearray | None = None) -> Any:
     value : object
         A dataclass, what it holds, or a class with a ``to_plain`` of its own.
     blobs : bytearray, optional
-        Where bytes are put, if the value holds any: JSON says where they are.
+        Buffer to which bytes of the value are appended, if it has any; JSON holds their place.
     """
     if hasattr(value, "to_plain"):
         return value.to_plain()

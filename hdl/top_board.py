@@ -23,9 +23,9 @@ class TopBoard(wiring.Component):
     Parameters
     ----------
     core : wiring.Component
-        With the members ``rx``, ``tx``, ``busy`` and ``error``, as ``TopUart`` has them.
+        A core with the members ``rx``, ``tx``, ``busy`` and ``error`` of ``TopUart``.
     pll : wiring.Component
-        With the members of :class:`~lutterfly.hdl.parts.pll.Pll`; with two clocks, the core may use both.
+        A component with the members of :class:`~lutterfly.hdl.parts.pll.Pll`; the core may use both of its clocks.
     has_error : bool
         Whether the board has a light for errors.
     inverted : collection of str

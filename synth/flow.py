@@ -128,7 +128,7 @@ def check_fit(netlist: dict[str, Any], device: Device, *, top: str = "top") -> N
     Parameters
     ----------
     netlist : dict
-        As ``write_json`` of Yosys writes it, flat.
+        A flat netlist in the form of Yosys' ``write_json``.
     device : Device
     top : str
         The module.

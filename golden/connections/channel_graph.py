@@ -14,7 +14,7 @@ from dataclasses import dataclass
 class Dependence(enum.StrEnum):
     """The channels of its sources on which a channel of a layer's result depends."""
 
-    #: Those of its source that a connection pattern names: a convolution.
+    #: The channels of its source that a connection pattern names, for a convolution.
     SPARSE = "sparse"
     #: All channels of its source: a convolution, a fully connected layer.
     DENSE = "dense"

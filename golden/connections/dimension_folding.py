@@ -19,9 +19,9 @@ class FoldPlan:
     folds : tuple of int
         Kernel rows and kernel columns that become channels (nh, nw).
     kernel : tuple of int
-        Of the folded filter.
+        Size of the folded filter.
     stride : tuple of int
-        Of the folded filter.
+        Stride of the folded filter.
     padding : int
         Zeros added to each kernel plane of one input channel.
     saving : float

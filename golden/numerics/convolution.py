@@ -375,7 +375,7 @@ def average_multiplier(input_scale: float, output_scale: float, elements: int) -
     input_scale, output_scale : float
         float32 values.
     elements : int
-        Of a window.
+        Number of elements of a window.
 
     Returns
     -------

@@ -206,7 +206,7 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish)
     ----------
     codes : int8[..., inputs]
     zero_point : int
-        Of ``codes``.
+        Zero point of ``codes``.
     stages : Stages
     finish : Finish
         Epilogue of as many channels as the pattern has outputs.

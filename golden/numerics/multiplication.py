@@ -57,7 +57,7 @@ def products(first: Int8, second: Int8, first_zero_point: int, second_zero_point
     Parameters
     ----------
     first, second : int8[...]
-        Of shapes that go together.
+        Arrays whose shapes broadcast.
     first_zero_point, second_zero_point : int
         Zero points, int8 codes.
 
@@ -92,7 +92,7 @@ def multiply(
     Parameters
     ----------
     first, second : int8[...]
-        Of shapes that go together.
+        Arrays whose shapes broadcast.
     zero_points : (first operand, second operand)
     scaling : ProductScaling
     low, high : int

@@ -75,7 +75,7 @@ def issue_rounds(
     Yields
     ------
     count : int
-        How many rounds are like this one.
+        Number of equal rounds.
     issued : list of (int, int)
         For each window, the cycles for which it is held, and the backlog when its own results are added.
     backlog : int

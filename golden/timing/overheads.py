@@ -79,7 +79,7 @@ class Overheads:
     barrier : int
         From a BARRIER at its unit to its completion, if all others of the group are there.
     shared_answer : int
-        What an arbiter adds to the way of an answer to a read.
+        Cycles that an arbiter adds to the answer to a read.
     shared_write : int
         From the last beat of a burst at an arbiter to its first one at the pins.
     shared_room : int

@@ -45,7 +45,7 @@ def apply_table(codes: Int8, table: Int8) -> Int8:
     if table.shape != (TABLE_BYTES,):
         raise ValueError(f"table must have the shape ({TABLE_BYTES},), not {table.shape}")
     axes = memory_order(codes)
-    # As unsigned numbers, codes that are not negative come first.
+    # In the order of unsigned numbers, codes that are not negative come first.
     found = np.roll(table, TABLE_BYTES // 2).take(codes.view(np.uint8).transpose(axes))
     return found.transpose(np.argsort(axes))
 
@@ -56,7 +56,7 @@ def apply_pair_table(first: Int8, second: Int8, table: Int8) -> Int8:
     Parameters
     ----------
     first, second : int8[...]
-        Of shapes that go together.
+        Arrays whose shapes broadcast.
     table : int8[256, 256]
         Indexed by both codes plus 128.
 

@@ -66,11 +66,11 @@ class Dispatch(wiring.Component):
     accepted : Out(1)
         Its unit takes it.
     load : Out(stream of load_command_layout), store : Out(stream of STORE)
-        Of the DMA queue. Payloads are registers.
+        Commands of the DMA queue; payloads are registers.
     barrier : Out(stream of BARRIER)
-        Of the DMA queue, with several cores.
+        Barriers of the DMA queue, with several cores.
     compute : Out(stream of COMPUTE)
-        Of the compute queue.
+        Commands of the compute queue.
     """
 
     def __init__(self, queue: Queue, cores: int):
@@ -378,11 +378,11 @@ class CommandQueue(wiring.Component):
     exhausted : In(1)
         There are no more words.
     load : Out(stream of load_command_layout), store : Out(stream of STORE)
-        Of the DMA queue. Payloads are registers.
+        Commands of the DMA queue; payloads are registers.
     barrier : Out(stream of BARRIER)
-        Of the DMA queue, with several cores.
+        Barriers of the DMA queue, with several cores.
     compute : Out(stream of COMPUTE)
-        Of the compute queue.
+        Commands of the compute queue.
     finished : In(1)
         A unit has completed a command.
     granted : In(8), grant : Out(8)

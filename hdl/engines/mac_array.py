@@ -134,8 +134,8 @@ class MacArray(EngineComponent):
             }
         )
 
-    # What the array offers its stages beside ports and floorplan; `entering_step` is the step behind the last engine's
-    # stage.
+    # The array's interface for its stages, beside ports and floorplan; `entering_step` is the step behind the last
+    # engine's stage.
 
     @property
     def multiplies(self) -> Value:

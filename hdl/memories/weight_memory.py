@@ -45,7 +45,7 @@ class WeightMemory(wiring.Component):
         Which of these engines is selected, if any: constant while addresses are under way.
     weights : Out(columns x lanes x signed(8))
     write : Out(memory.WritePort.Signature)
-        Of ``lanes`` bytes; the address is the word times ``columns`` plus the column.
+        Writes of ``lanes`` bytes; the address is the word times ``columns`` plus the column.
     """
 
     def __init__(

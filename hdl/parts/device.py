@@ -403,7 +403,7 @@ class PumpedMultipliers(wiring.Component):
     is_second : In(1)
         The output of :class:`Turn`, or ``next_is_second`` of another of these.
     next_is_second : Out(1)
-        The same for the next of these.
+        The value of ``is_second`` for the next component.
     bank_0, bank_1 : In(MultiplierBank)
     """
 

@@ -99,7 +99,7 @@ def unit_members() -> dict[str, wiring.Member]:
 def report_first(m: Module, error: data.View, problems: Iterable[data.View], failed: Signal) -> None:
     """Register the first of ``problems`` in ``error``, and from then on ``failed``.
 
-    Of several at once that of the latest stage counts, whose command is the oldest: ``problems`` are in the order of
+    Of several at once the one of the latest stage counts, whose command is the oldest; ``problems`` are in the order of
     the stages. Only the valid bits are examined, so that the fields need no enable.
     """
     problem = Signal(ErrorReport)

@@ -84,7 +84,7 @@ class Loops(wiring.Component):
     more, pitch : In(count_bits), In(24), if there is a loop over results
         For ``command``, the iterations after the first one, and its pitch.
     first_more : In(count_bits), if there is one
-        The same as ``more``, for ``first``.
+        The iterations after the first one, for ``first``.
     step : In(1)
         Move the word pointer by one.
     advance : In(1)

@@ -74,8 +74,8 @@ class Dividers:
         """Find dividers that make exactly ``output_hz``; and, if ``is_doubled``, twice as much with half of the last
         divider.
 
-        Of several, those with the fastest phase detector; of these, those with one clock for the loop and for use; and
-        of these, those whose oscillator is nearest to 600 MHz.
+        Of several solutions, those with the fastest phase detector are preferred, then those with one clock for the
+        loop and for use, and then those whose oscillator is nearest to 600 MHz.
 
         Raises
         ------

@@ -307,7 +307,7 @@ def tried_lines(tried: Sequence[Tried]) -> list[str]:
 
 
 def _ways(one: Tried, *, is_split: bool) -> str:
-    """How a plan differs from others; one that was refused has no split and no windows to tell of."""
+    """Return the properties in which plans differ, as text; a refused plan has no split and no windows."""
     said = ["channels in another order" if one.is_permuted else "channels in the model's order"]
     if one.refused:
         return said[0]
@@ -320,7 +320,7 @@ def _ways(one: Tried, *, is_split: bool) -> str:
 
 
 def _taken(one: Tried) -> str:
-    """What has become of a plan."""
+    """Return the result of a plan as text."""
     if one.refused:
         return f"refused: {one.refused}"
     if one.least_cycles:

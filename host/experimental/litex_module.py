@@ -103,9 +103,9 @@ def add_accelerator(
     config : Config
         Without an arena on the chip.
     folder : Path
-        Where the Verilog is written, as ``name`` with the suffix ``.v``.
+        Folder for the Verilog, the file ``name`` with the suffix ``.v``.
     name : str
-        Of the module, its region and its interrupt.
+        Name of the module, its region and its interrupt.
     origin : int or None
         Address of the registers; by default LiteX chooses one among those that processors do not cache.
 

@@ -25,20 +25,20 @@ __all__ = [
 ]
 
 
-# What goes wrong with devices of this machine.
+# The exception for devices of this machine.
 
 
 class UioError(OSError):
-    """A device that cannot be opened or used; the message names it and the remedy."""
+    """A device cannot be opened or used; the message names it and the remedy."""
 
 
-# What Linux maps into a process: an accelerator's registers with its interrupt, and a buffer that both can reach.
+# Linux maps an accelerator's registers, with its interrupt, and a buffer that both can reach into a process.
 #
 # Source: Linux, Documentation/driver-api/uio-howto.rst (a device file: its first page is map 0; reading it waits for an
 # interrupt and gives a count, writing 1 enables the interrupt again). u-dma-buf, README (size and physical address of a
 # buffer in sysfs; opened with O_SYNC, the processor's cache is off).
 
-#: Where the system describes its devices.
+#: Folder in which the system describes its devices.
 SYSTEM = Path("/sys/class")
 #: Interrupts are counted, and enabled, in words of this size.
 _COUNT_BYTES = 4
@@ -51,13 +51,13 @@ _REMEDIES = {
 
 
 class Mapping:
-    """A device file, mapped from its beginning; of one process at a time.
+    """A device file, mapped from its beginning, which one process at a time may use.
 
     Parameters
     ----------
     path : Path
     size : int
-        Bytes.
+        Bytes that are mapped.
     """
 
     def __init__(self, path: Path, size: int):
@@ -72,7 +72,7 @@ class Mapping:
             failing.pop_all()
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close the device, so that other processes can open it."""
         with contextlib.suppress(BufferError):
             self._map.close()
         os.close(self._file)
@@ -86,7 +86,7 @@ class Registers(Mapping):
     path : Path
         The device file, as ``/dev/uio0``.
     needed_bytes : int
-        Of registers.
+        Bytes of registers.
     system : Path
         Where sysfs has its classes.
 
@@ -131,7 +131,7 @@ class Registers(Mapping):
         return bool(ready) and bool(os.read(self._events, _COUNT_BYTES))
 
     def close(self) -> None:
-        """Let others have it."""
+        """Close the device, so that other processes can open it."""
         del self._words
         super().close()
 
@@ -149,7 +149,7 @@ class Buffer(Mapping):
     Attributes
     ----------
     address : int
-        The physical one.
+        Physical address of the buffer.
 
     Raises
     ------
@@ -193,7 +193,7 @@ def _open(path: Path) -> int:
 
 
 def _number(file: Path, device: Path, otherwise: str) -> int:
-    """What the system says of a device."""
+    """Return a number from the system's description of a device."""
     if not device.exists():
         raise UioError(f"{device}: must be a device, and is not there; {_REMEDIES[errno.ENOENT]}")
     try:
@@ -206,11 +206,11 @@ def _number(file: Path, device: Path, otherwise: str) -> int:
 
 #: A time limit in cycles is one in seconds at this clock: none is slower.
 SLOWEST_HZ = 10_000_000
-#: So often it is looked whether the line is high without an interrupt having come, as where its wire is missing.
+#: Interval in which the line is read directly, in case no interrupt comes, for example because its wire is missing.
 _LOOK_S = 0.1
-#: Names of devices begin with it.
+#: Prefix of the names of devices.
 SCHEME = "uio:"
-#: What a name must be.
+#: Form of a name, for messages.
 EXAMPLE = f"{SCHEME}/dev/uio0,/dev/udmabuf0"
 _INTERRUPT, _ENABLE = (registers.REGISTERS[name].address for name in ("INTERRUPT", "INTERRUPT_ENABLE"))
 
@@ -230,7 +230,7 @@ class UioTransport(Transport):
     Attributes
     ----------
     clock_hz : None
-        Cycles in a second, which nobody says here.
+        Cycles in a second, which are unknown here.
     """
 
     title = "accelerator on this machine's bus"
@@ -240,7 +240,7 @@ class UioTransport(Transport):
         self._device, self._buffer = device, buffer
 
     def close(self) -> None:
-        """Let others have the devices."""
+        """Close both devices."""
         with self.exclusive():
             self._device.close()
             self._buffer.close()
@@ -289,12 +289,12 @@ class UioTransport(Transport):
 
 
 def open_device(name: str, *, system: Path = SYSTEM) -> UioTransport:
-    """The accelerator that a name says, as ``uio:/dev/uio0,/dev/udmabuf0``; to be closed.
+    """Open the accelerator with a name such as ``uio:/dev/uio0,/dev/udmabuf0``; the caller closes it.
 
     Raises
     ------
     ValueError
-        If it is no such name.
+        If the name has another form.
     UioError
         If a device cannot be used.
     """

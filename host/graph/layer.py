@@ -298,7 +298,8 @@ class Finished(Layer):
         return dataclasses.replace(self, output=output, finish=self.finish.after(self.output, table))
 
     def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
-        """What it gives, by what it computes: int8[..., height, width, channels] of both by their names."""
+        """Return codes and finished codes, int8[..., height, width, channels], by the names of the inner and the output
+        tensor."""
         output = looked_up(codes, self.table)
         if tensors[self.output].bits == BINARY_BITS:
             output = signs(output)

@@ -280,8 +280,8 @@ class AveragePool(UnitProduct):
     Attributes
     ----------
     multipliers : dict of int to float32
-        Where padding does not count: the scale by the number of a window's elements in the input, see
-        :meth:`.geometry.Window.counts`. Empty where all windows have the same scale.
+        Scale by the number of a window's elements within the input, see :meth:`.geometry.Window.counts`, where padding
+        does not count. Empty if all windows have the same scale.
     """
 
     multipliers: Mapping[int, np.float32] = field(default_factory=dict, kw_only=True)

@@ -21,12 +21,12 @@ from ..driver.driver import cycle_limit
 from ..model.model import Model
 from ..model.onnx_graph import initial_values
 
-# C as text: names, strings, comments and arrays.
+# C source text: names, strings, comments and arrays.
 
-#: Bytes in a line of an array.
+#: Number of bytes in a line of an array.
 _BYTES_IN_A_LINE = 24
 _NAME = re.compile("[a-z][a-z0-9_]{0,40}")
-#: Words of C and C++, and what main.c and the driver's files have.
+#: Keywords of C and C++, and names of main.c and of the driver's files.
 _TAKEN = frozenset(
     (
         *("and", "auto", "bool", "break", "case", "catch", "char", "class", "const", "continue", "default", "delete"),
@@ -39,12 +39,12 @@ _TAKEN = frozenset(
         *("text", "transport", "abort", "exit"),
     )
 )
-#: How the other names of these files begin.
+#: Prefixes of the other names in these files.
 _PREFIXES = ("lutterfly", "stage_", "content_", "input", "output", "int8", "int16", "int32", "int64", "uint")
 
 
 def check_name(name: str) -> None:
-    """Raise ValueError unless a model may be called so in C."""
+    """Raise ValueError unless a model may have a name in C."""
     if not _NAME.fullmatch(name) or name in _TAKEN or name.startswith(_PREFIXES):
         raise ValueError(
             f"name must be a word of small letters, digits and _ that neither C nor the driver has, not {name}; "
@@ -53,38 +53,38 @@ def check_name(name: str) -> None:
 
 
 def string(text: str) -> str:
-    """A string literal, whatever is in the text."""
+    """Return a string literal for any text."""
     shown = (chr(code) if 32 <= code < 127 and chr(code) not in '"\\?' else f"\\{code:03o}" for code in text.encode())
     return f'"{"".join(shown)}"'
 
 
 def comment(lines: Iterable[str]) -> str:
-    """A comment of several lines, whatever is in them."""
+    """Return a comment with any lines."""
     plain = (line.encode("ascii", "replace").decode().replace("*/", "* /").replace("/*", "/ *") for line in lines)
     shown = ("".join(letter if letter.isprintable() else "?" for letter in line) for line in plain)
     return "/* " + "\n".join(f" * {line}".rstrip() for line in shown)[3:] + "\n */\n"
 
 
 def numbers(values: Iterable[int]) -> str:
-    """The initialiser of a short array."""
+    """Return the initialiser of a short array."""
     return "{" + ", ".join(f"{value}u" for value in values) + "}"
 
 
 def byte_array(name: str, data: bytes) -> str:
-    """The definition of an array of bytes that no other file sees."""
+    """Return the definition of a static array of bytes."""
     lines = (data[at : at + _BYTES_IN_A_LINE] for at in range(0, len(data), _BYTES_IN_A_LINE))
     body = "".join(f"    {','.join(map(str, line))},\n" for line in lines)
     return f"static const uint8_t {name}[{len(data)}] = {{\n{body}}};\n"
 
 
-# What of a network runs on the host in ONNX Runtime, in words: whoever calls the C driver does it instead.
+# The operators that run on the host in ONNX Runtime are listed, as the caller of the C driver has to compute them.
 
-#: More operators are counted.
+#: Greatest number of operators that are listed; more are counted.
 _MOST = 12
 
 
 def host_lines(head: Model, tail: Model) -> list[str]:
-    """A note on the operators before and after the accelerator; empty if there are none."""
+    """Return a note on the operators before and after the accelerator; empty if there are none."""
     parts = (("before the inference", head), ("after it", tail))
     lines = [line for when, part in parts if part for line in (f"{when}:", *_operators(part.proto.graph))]
     if not lines:
@@ -108,11 +108,11 @@ def _operators(graph: GraphProto) -> list[str]:
 
 
 def _number(value: np.ndarray) -> str:
-    # As few digits as give the same float32.
+    # The fewest digits that give the same float32.
     return str(value.reshape(-1)[0])
 
 
-# A compiled program as C: its stages for an arena of a chosen size, contents, ports, and what a driver must know.
+# A compiled program in C: its stages for an arena of a chosen size, contents, ports, and numbers for the driver.
 
 _MOST_WORD = 0xFFFF_FFFF
 
@@ -124,7 +124,7 @@ class ModelSource:
     Attributes
     ----------
     name : str
-        Of the model in C, and of its files.
+        Name of the model in C, and of its files.
     program : Program
     arena_bytes : int
         Size of the arena that it is loaded through.
@@ -144,23 +144,23 @@ class ModelSource:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        # Refused now, and not when the files are made.
+        # Wrong arguments are refused here, and not when the files are made.
         _ = self.stages
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """The runs that load the constants."""
+        """The stages that load the constants."""
         return stages(self.program, self.arena_bytes)
 
     @cached_property
     def needed_bytes(self) -> int:
-        """Bytes of the arena that are used."""
+        """The number of bytes of the arena that are used."""
         blocks = (block for stage in self.stages for block in stage.contents)
         return max([self.program.body_bytes, *(address + len(data) for address, data in blocks)])
 
     @property
     def header(self) -> str:
-        """What a user includes."""
+        """The header file, which a user includes."""
         program, upper = self.program, self.name.upper()
         values = {
             "CONFIG_HASH": f"{program.config_hash:#010x}u",
@@ -193,7 +193,7 @@ class ModelSource:
 
     @property
     def source(self) -> str:
-        """Constant data, and the model that points to it."""
+        """The source file: constant data, and the model that points to it."""
         program, name = self.program, self.name
         parts = [f'#include "{name}.h"\n']
         for number, stage in enumerate(self.stages):
@@ -203,7 +203,7 @@ class ModelSource:
             f"{{stage_{number}_blocks, {_count(stage.contents)}u, stage_{number}_queues}}"
             for number, stage in enumerate(self.stages)
         ]
-        # Without constants there may be none: C has no arrays of nothing.
+        # There may be no constants, and C has no empty arrays.
         parts.append(_table("lutterfly_stage", "stages", rows or ["{NULL, 0u, NULL}"]))
         contents = tuple(program.contents())
         parts += _blocks("content", contents)
@@ -243,7 +243,7 @@ def _count(contents: Iterable[tuple[int, bytes]]) -> int:
 
 
 def _blocks(name: str, contents: Iterable[tuple[int, bytes]]) -> Iterator[str]:
-    """What is written into the arena."""
+    """Yield the definitions of the blocks that are written into the arena."""
     filled = [(address, data) for address, data in contents if data]
     for index, (_, data) in enumerate(filled):
         yield byte_array(f"{name}_{index}", data)
@@ -257,7 +257,8 @@ def _queues(name: str, cores: Iterable[Queues]) -> str:
 
 
 def strides(port: Port) -> list[int]:
-    """Of height, width and channels in the part of the ONNX tensor that lies at one address, in elements."""
+    """Return the strides of height, width and channels, in elements, within the part of an ONNX tensor at one
+    address."""
     found, stride = [0, 0, 0], 1
     for axis in reversed(port.onnx_axes):
         found[axis] = stride
@@ -282,19 +283,19 @@ def _ports(what: str, ports: Sequence[Port]) -> Iterator[str]:
 
 
 _HERE = Path(__file__).parent
-#: As they are; main.c is made for the model.
+#: Files that are copied unchanged; main.c is made for the model.
 DRIVER = ("lutterfly.h", "lutterfly.c", "lutterfly_text.c")
 EXAMPLE = ("platform.h", "platform.c")
 MAIN = "main.c"
 
 
 def file_names(name: str) -> tuple[str, ...]:
-    """What the files for a model of this name are called."""
+    """Return the names of the files for a model with this name."""
     return (f"{name}.h", f"{name}.c", c_header.NAME, *DRIVER, *EXAMPLE, MAIN)
 
 
 def files(source: ModelSource) -> dict[str, bytes]:
-    """Every file by its name: the model, the registers' header, the driver, an example."""
+    """Return all files by name: the model, the registers' header, the driver, an example."""
     name = source.name
     texts = {f"{name}.h": source.header, f"{name}.c": source.source, c_header.NAME: c_header.text()}
     texts |= {file: (_HERE / file).read_text(encoding="ascii") for file in (*DRIVER, *EXAMPLE)}

@@ -348,5 +348,5 @@ class Transposed:
         before = max(-min(offsets), 0)
         size = max(*offsets, 0) + before + 1
         after = self._count(axis) - self.source[axis] - before + size - 1
-        # Where the last pixels of the input are not used, elements of zero reach them.
+        # If the last pixels of the input are not used, weights of zero extend to them.
         return before, size - min(after, 0), max(after, 0)

@@ -55,7 +55,7 @@ def mixing_node(model: Model) -> str:
     }
     if wrong.isdisjoint(outputs):
         return ""
-    # What leads to a wrong output: its earliest node is the cause, unless a later one makes up for it.
+    # Of the nodes on the way to a wrong output the earliest is the cause, unless a later one compensates.
     needed = wrong & set(outputs)
     found = f"output {next(name for name in outputs if name in wrong)!r}"
     for node in reversed(graph.node):

@@ -100,7 +100,7 @@ def mac_share(program: Program, parts: Iterable[Model]) -> MacShare:
 def count(part: Model) -> dict[str, int | None]:
     """Count the multiply-accumulates of each operator of an ONNX model, for one run; None where that is not known.
 
-    As is usual, operators that compute element by element, average, normalise, move or compare have none.
+    By convention, operators that compute element by element, average, normalise, move or compare have none.
     """
     model = part.proto
     if model.functions:

@@ -1,4 +1,4 @@
-"""What the graph of a model says: inputs, tensors, and in which of the quantised forms it is."""
+"""Queries on the graph of an ONNX model: inputs, tensors, and its quantised form."""
 
 from __future__ import annotations
 

@@ -139,9 +139,9 @@ class OnnxGraph:
         nodes : iterable of NodeProto
             In order of execution; these or others that read the same tensors.
         inputs : mapping of str to shape, or sequence of ValueInfoProto
-            What the model reads.
+            Inputs of the model.
         outputs : iterable of str
-            What it computes; ONNX Runtime finds types and shapes.
+            Outputs of the model, whose types and shapes ONNX Runtime infers.
         constants : iterable of TensorProto, optional
             Otherwise those of this graph that the nodes read.
         element : int

@@ -291,7 +291,7 @@ def _joined(known: list[dict[str, np.ndarray]], name: str) -> np.ndarray | None:
 
 @dataclass
 class Comparison:
-    """The same inference in all implementations.
+    """The results of one inference in all implementations.
 
     Attributes
     ----------

@@ -188,7 +188,7 @@ class InferenceSession:
 
     @property
     def core_counters(self) -> list[list[dict[str, int]]]:
-        """The same of each core."""
+        """The counters of each core."""
         return self.backend.core_counters
 
     @property

@@ -104,7 +104,7 @@ class Top:
 
 #: The accelerator as a block for other designs.
 IP = Top("top_ip", tuple(Path(__file__).parent / name for name in ("harness.cpp", "axi_memory.h")), design, (), CLOCK)
-#: The same with the pins of its trace, for the harness of registers and external memory.
+#: The accelerator with the pins of its trace, for the harness of registers and external memory.
 AXI = replace(IP, settings=(("trace", True),))
 
 PACKAGE = Path(__file__).parents[2]

@@ -112,7 +112,7 @@ def run(command: list[str], *, cwd: Path, env: dict[str, str], log: Path, time_l
     """
     with log.open("ab") as file:
         try:
-            # What a compiler that is killed leaves goes away with the build's folder.
+            # The remains of a killed compiler are deleted with the build's folder.
             code, _ = tools.run(
                 command, cwd=cwd, env=env | {"TMPDIR": str(cwd.resolve())}, stdout=file, time_limit_s=time_limit_s
             )

@@ -104,7 +104,7 @@ class SparseConv2d(nn.Conv2d):
 def replace_convolutions(model: nn.Module, *, exclude: Iterable[str] = ()) -> list[str]:
     """Replace the convolutions of a model by sparse ones with the same weights, all connected still.
 
-    Those are ``Conv2d`` with one group. The model must not be one itself.
+    Every ``Conv2d`` with one group is replaced. The model must not be one itself.
 
     Parameters
     ----------

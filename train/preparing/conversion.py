@@ -24,7 +24,7 @@ def replace_pointwise(
 ) -> list[str]:
     """Replace the pointwise convolutions of a model by fast ones, with new weights.
 
-    Those are ``Conv2d`` with the kernel 1x1, the stride 1, one group and no padding.
+    Every ``Conv2d`` with the kernel 1x1, the stride 1, one group and no padding is replaced.
 
     Parameters
     ----------

@@ -178,7 +178,7 @@ class ReadBus:
     memory: ReadMemory = field(default_factory=ReadMemory)
 
     def take(self, request: int, beats: int, begins: Events) -> Generator[Wait, None, int]:
-        """As :meth:`Reads.take`."""
+        """Request a burst, see :meth:`Reads.take`."""
         if self.shared:
             request = yield from self.agenda.settle(lambda: max(request, self.memory.accepted))
         request = max(request, self.memory.accepted)
@@ -249,7 +249,7 @@ class SharedReads:
         self.waiting, self.free, self.room = 0, 0, Signal()
 
     def take(self, request: int, beats: int, begins: Events) -> Generator[Wait, None, int]:
-        """As :meth:`Reads.take`."""
+        """Request a burst, see :meth:`Reads.take`."""
         agenda = self.turns.agenda
         while True:
             while self.waiting == REQUESTS_AHEAD:

@@ -173,7 +173,7 @@ def check_ties(
     (entering, zero_point), (leaving, middle) = source, target
     ratio = float(entering) / float(leaving) / elements
     ends = -128 - zero_point, 127 - zero_point
-    # Where scales and the number of elements are powers of two, nothing is rounded before the code.
+    # With scales and a number of elements that are powers of two, nothing is rounded before the code.
     if are_powers_of_two([entering, leaving, elements]) and elements * max(map(abs, ends)) <= 1 << 24:
         return
     sums = np.arange(elements * ends[0], elements * ends[1] + 1)
