@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..golden.config import Config
 from ..golden.units import ErrorCode, Queue, Unit
 from .bus.axi import ReadSignature, WriteSignature
-from .compute.compute import Compute
+from .compute.compute import ComputeUnit
 from .control.barrier import BarrierUnit
 from .control.program import ProgramMemory
 from .control.queue import CommandQueue
@@ -101,7 +101,7 @@ class Core(wiring.Component):
             **{f"{queue.value}_queue": CommandQueue(self.config, queue) for queue in Queue},
             "load": DmaLoad(self.config),
             "store": DmaStore(self.config),
-            "compute": Compute(self.config),
+            "compute": ComputeUnit(self.config),
         }
         if self.config.cores > 1:
             self._units["barrier"] = BarrierUnit(self.config, self.core)

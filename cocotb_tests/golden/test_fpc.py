@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cocotb_tests.support.networks.butterflies import patterns, random_finish, random_stages
 from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.numerics.fpc import (
-    Finish,
+    FpcFinish,
     Stages,
     dense_matrix,
     enter,
@@ -91,7 +91,7 @@ def plain_stage(stages: Stages, stage: int, values: list[Fraction]) -> list[Frac
     return result
 
 
-def plain(codes: list[int], zero_point: int, stages: Stages, finish: Finish) -> list[int]:
+def plain(codes: list[int], zero_point: int, stages: Stages, finish: FpcFinish) -> list[int]:
     """A pixel, as the documentation says it, with Python's exact numbers; its ``round`` takes halves to even."""
     pattern = stages.pattern
     values = [Fraction((code - zero_point) * 2**stages.input_shift) for code in codes]
@@ -172,14 +172,16 @@ def test_a_shift_gives_what_requantisation_gives(shift: int):
     """On every value there is, with the biases that go furthest."""
     values = np.arange(-(1 << 15), 1 << 15).astype(np.int16)[:, np.newaxis].repeat(5, axis=1)
     for zero_point, low, high in ((0, -128, 127), (-128, -128, 127), (127, -7, 127), (3, 3, 100)):
-        finish = Finish(np.array([-32768, 32767, 0, 1, -3]), np.full(5, 2.0**-shift, np.float32), zero_point, low, high)
+        finish = FpcFinish(
+            np.array([-32768, 32767, 0, 1, -3]), np.full(5, 2.0**-shift, np.float32), zero_point, low, high
+        )
         assert finish.shift == shift
         np.testing.assert_array_equal(shift_values(values, finish), requantise_values(values, finish))
 
 
 @pytest.mark.parametrize("scale", [[0.25, 0.5], [0.3, 0.3], [2.0, 2.0], [2.0**-8, 2.0**-8]])
 def test_other_scales_have_no_shift(scale: list[float]):
-    finish = Finish(np.zeros(2, np.int16), np.array(scale, np.float32), 0)
+    finish = FpcFinish(np.zeros(2, np.int16), np.array(scale, np.float32), 0)
     assert finish.shift is None
     with pytest.raises(ValueError, match=r"^scale must be 2\*\*-k for all channels, k from 0 to 7, not from"):
         shift_values(np.zeros(2, np.int16), finish)
@@ -208,7 +210,7 @@ def test_every_code_in_float32_is_that_in_integers(pattern: Pattern, seed: int, 
 def test_extremes_in_float32_saturate_as_integers(skips: list[tuple[int, int]], growth: int):
     """Products of the greatest factors, and as many skips at a stage as there are, of both signs."""
     pattern = Pattern.of(16, 16, "bottom-up", ["full"] * 4, skips)
-    finish = Finish(np.array([-32768, 32767] * 8), np.full(16, 2.0**-9, np.float32), 1)
+    finish = FpcFinish(np.array([-32768, 32767] * 8), np.full(16, 2.0**-9, np.float32), 1)
     for own, cross in itertools.product([-128, -127, 127], repeat=2):
         weights = [(np.full(16, weight, np.int8),) * 4 for weight in (own, cross)]
         stages = Stages(pattern, *weights, (growth,) * 4, 7)
@@ -248,16 +250,16 @@ def weights(*arrays: list) -> tuple[np.ndarray, ...]:
         (made(growth_shifts=(0, 2)), ValueError, "growth_shifts[1] must be 0 or 1, not 2"),
         (made(input_shift=8), ValueError, "input_shift must be between 0 and 7, not 8"),
         (
-            lambda: Finish(np.array([32768]), np.ones(1, np.float32), 0),
+            lambda: FpcFinish(np.array([32768]), np.ones(1, np.float32), 0),
             ValueError,
             "bias must be between -32768 and 32767, not 32768",
         ),
         (
-            lambda: Finish(np.zeros(2, np.int16), np.ones(3, np.float32), 0),
+            lambda: FpcFinish(np.zeros(2, np.int16), np.ones(3, np.float32), 0),
             ValueError,
             "bias must have the shape of multiplier (3,), not (2,)",
         ),
-        (lambda: Finish(np.zeros(1, np.int16), np.ones(1), 0), TypeError, "multiplier must be float32, not float64"),
+        (lambda: FpcFinish(np.zeros(1, np.int16), np.ones(1), 0), TypeError, "multiplier must be float32, not float64"),
         (
             lambda: fast_pointwise(np.zeros(4, np.int8), 0, made()(), random_finish(4, 0)),
             ValueError,

@@ -20,7 +20,7 @@ from lutterfly.golden.engines.floorplan import ArrayWaits
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute.compute import Compute
+from lutterfly.hdl.compute.compute import ComputeUnit
 from lutterfly.hdl.engines.mac_array import MacArray
 
 TINY = PRESETS["tiny"]
@@ -66,7 +66,7 @@ def test_a_wait_that_the_configuration_does_not_know_of_is_refused(monkeypatch: 
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("beside MAC",)))
 def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add_stage(monkeypatch)
-    simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
+    simulate(ComputeUnit(CONFIGS[name]), env={"CONFIG": name})
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")

@@ -13,8 +13,7 @@ import numpy as np
 from ..config_parts import ArrayConfig
 from ..isa import place_fields
 from ..numerics.butterfly import Density, Pattern, pixel_words
-from ..numerics.fpc import Finish as ShiftSettings
-from ..numerics.fpc import Stages, enter, run_stages, shift_values, unplace
+from ..numerics.fpc import FpcFinish, Stages, enter, run_stages, shift_values, unplace
 from ..records import check, check_integers, is_power_of_two
 from .engine import Engine, EngineConfig, OwnMemory
 from .mac import MULTIPLIER_LATENCY
@@ -182,7 +181,7 @@ def _weight_columns(tile: TileWindows) -> Int8:
 
 def _shift(totals: Int32, biases: Int16, command: Command) -> Int8:
     scale = np.full(biases.shape, 2.0 ** -command["shift"], np.float32)
-    finish = ShiftSettings(biases, scale, command["zero_point"], command["low"], command["high"])
+    finish = FpcFinish(biases, scale, command["zero_point"], command["low"], command["high"])
     return shift_values(totals.astype(np.int16), finish)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from .planes import CACHED_NUMBERS, Codes, Int8, Pads, Pair, Phases, Window, copied, from_planes, planes, tiles
+from .planes import CACHED_NUMBERS, Codes, Int8, Pads, Pair, Phases, PlaneWindow, copied, from_planes, planes, tiles
 
 Int32 = npt.NDArray[np.int32]
 #: Sums, which are integers in any type.
@@ -179,7 +179,7 @@ class Kernels:
             raise ValueError(
                 f"codes must be between {-self.most_code} and {self.most_code}, not from {codes.min()} to {codes.max()}"
             )
-        window = Window.of(codes.shape[-3:-1], self._kernel, stride, dilation, pads, border)
+        window = PlaneWindow.of(codes.shape[-3:-1], self._kernel, stride, dilation, pads, border)
         stack, outputs = planes(codes), len(self.weights)
         # Runs along a map are short where there are few windows.
         is_apart = self._is_apart and math.prod(window.size) >= math.prod(self._kernel)
@@ -194,7 +194,7 @@ class Kernels:
             result[place] = finish(total, place)[:, :, : place[2].stop - place[2].start]
         return from_planes(result, codes.ndim)
 
-    def _by_matrices(self, stack: Int8, window: Window) -> Iterator[tuple[Tile, Totals]]:
+    def _by_matrices(self, stack: Int8, window: PlaneWindow) -> Iterator[tuple[Tile, Totals]]:
         """Yield sums of tiles, by a matrix product for each group."""
         samples, (groups, matrix_rows, terms) = stack.shape[3], self._matrices.shape
         seen = window.seen(stack, groups)
@@ -216,7 +216,7 @@ class Kernels:
                 total = _unpaired(total[0], self._pair_unit)[: len(self.weights)]
             yield (slice(0, len(self.weights)), down, along), total.reshape(-1, *size, samples)
 
-    def _apart(self, stack: Int8, window: Window) -> Iterator[tuple[Tile, Totals]]:
+    def _apart(self, stack: Int8, window: PlaneWindow) -> Iterator[tuple[Tile, Totals]]:
         """Yield sums of tiles where each group has one input channel, so that matrices would have a single column."""
         taps = self._floats.reshape(self.groups, -1, *self._kernel)
         outputs, size = taps.shape[1], taps.itemsize
@@ -354,7 +354,7 @@ def pool_maximum(
     codes = np.asarray(codes)
     if codes.dtype != np.int8:
         raise TypeError(f"codes must be int8, not {codes.dtype}")
-    window, stack = Window.of(codes.shape[-3:-1], kernel, stride, dilation, pads, -128), planes(codes)
+    window, stack = PlaneWindow.of(codes.shape[-3:-1], kernel, stride, dilation, pads, -128), planes(codes)
     result = np.empty((len(stack), *window.size, stack.shape[3]), np.int8)
     phases = Phases.of(window, stack.shape[3])
     for channels, rows, runs in phases.parts(stack, np.int8):

@@ -137,7 +137,7 @@ class Stages:
 
 
 @dataclass(frozen=True, eq=False)
-class Finish:
+class FpcFinish:
     """The epilogue from values to codes: ``clip(rint((value + bias) * scale) + zero_point, low, high)``.
 
     Attributes
@@ -199,7 +199,7 @@ def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: typ
     return array.astype(dtype)
 
 
-def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
+def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish) -> Int8:
     """Compute a fast pointwise convolution: :func:`enter`, :func:`run_stages`, :func:`requantise_values`.
 
     Parameters
@@ -208,7 +208,7 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: Finish)
     zero_point : int
         Zero point of ``codes``.
     stages : Stages
-    finish : Finish
+    finish : FpcFinish
         Epilogue of as many channels as the pattern has outputs.
 
     Returns
@@ -292,13 +292,13 @@ def run_stages(values: Int16, stages: Stages) -> Int16:
     return entering[-1]
 
 
-def requantise_values(values: Int16, finish: Finish) -> Int8:
+def requantise_values(values: Int16, finish: FpcFinish) -> Int8:
     """Requantise values as every sum is requantised, see :func:`~lutterfly.golden.numerics.requant.requantise`.
 
     Parameters
     ----------
     values : int16[..., outputs]
-    finish : Finish
+    finish : FpcFinish
 
     Returns
     -------
@@ -307,13 +307,13 @@ def requantise_values(values: Int16, finish: Finish) -> Int8:
     return requantise(values.astype(np.int32), finish.parameters, finish.zero_point, finish.low, finish.high)
 
 
-def shift_values(values: Int16, finish: Finish) -> Int8:
+def shift_values(values: Int16, finish: FpcFinish) -> Int8:
     """Return the codes of :func:`requantise_values`, computed by shifts, where the scale is a power of two.
 
     Raises
     ------
     ValueError
-        If :attr:`Finish.shift` is None.
+        If :attr:`FpcFinish.shift` is None.
     """
     if finish.shift is None:
         raise ValueError(
@@ -361,7 +361,7 @@ def dense_matrix(stages: Stages) -> npt.NDArray[np.object_]:
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
+class PlacedFunction:
     """A function, placed on hardware for a pattern.
 
     Attributes
@@ -378,7 +378,7 @@ class Placed:
     skips: int
 
 
-def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
+def place(stages: Stages, hardware: Pattern, lanes: int) -> PlacedFunction:
     """Place a function on hardware.
 
     Parameters
@@ -406,7 +406,7 @@ def place(stages: Stages, hardware: Pattern, lanes: int) -> Placed:
         columns.append(_words(weights, positions, lanes)[:, order])
     skips = sum(1 << hardware.skips.index(skip) for skip in _skips_on(stages.pattern, hardware, of_stage))
     words = np.stack(columns, axis=1) if columns else np.zeros((positions, 0, lanes), np.int8)
-    return Placed(words, halves, skips)
+    return PlacedFunction(words, halves, skips)
 
 
 def stages_on(pattern: Pattern, hardware: Pattern) -> dict[int, int]:

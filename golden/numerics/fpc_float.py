@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .fpc import GREATEST_VALUE, LEAST_VALUE, Finish, Stages
+from .fpc import GREATEST_VALUE, LEAST_VALUE, FpcFinish, Stages
 from .planes import Int8, memory_order
 from .requant import requantise_float
 
@@ -20,7 +20,7 @@ Float32 = npt.NDArray[np.float32]
 _VALUES = 1 << 15
 
 
-def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: Finish) -> Int8:
+def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish) -> Int8:
     """Compute a fast pointwise convolution.
 
     Parameters
@@ -30,7 +30,7 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     zero_point : int
         Zero point of ``codes``.
     stages : Stages
-    finish : Finish
+    finish : FpcFinish
         Epilogue of as many channels as the pattern has outputs.
 
     Returns
@@ -52,7 +52,7 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     return result.reshape(-1, *(codes.shape[axis] for axis in axes)).transpose(*np.argsort(axes) + 1, 0)
 
 
-def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: Finish, buffers: Float32) -> Int8:
+def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish, buffers: Float32) -> Int8:
     """Return the codes int8[outputs, pixels] for int8[inputs, pixels]."""
     pattern = stages.pattern
     shape = pattern.width, codes.shape[1]

@@ -60,7 +60,7 @@ def copied(codes: Int8) -> Int8:
     return np.ascontiguousarray(codes.view(f"V{codes.shape[-1]}")).view(np.int8)
 
 
-class Window(NamedTuple):
+class PlaneWindow(NamedTuple):
     """The geometry of windows on a padded map; pairs are (vertical, horizontal)."""
 
     kernel: Pair
@@ -74,7 +74,7 @@ class Window(NamedTuple):
 
     @classmethod
     @functools.lru_cache(_KEPT)
-    def of(cls, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, pads: Pads, border: int) -> Window:
+    def of(cls, size: Pair, kernel: Pair, stride: Pair, dilation: Pair, pads: Pads, border: int) -> PlaneWindow:
         """Return the windows on maps of ``size``; raise ValueError as :func:`patches`."""
         if not -128 <= border <= 127:
             raise ValueError(f"border must be between -128 and 127, not {border}")
@@ -132,7 +132,7 @@ class Phases:
         Columns and samples of a row of a phase; results have the same columns.
     """
 
-    def __init__(self, window: Window, samples: int):
+    def __init__(self, window: PlaneWindow, samples: int):
         self._window, (self._down, self._along) = window, window.stride
         self._height, width = (-(-whole // step) for whole, step in zip(window.padded, window.stride, strict=True))
         self.row = width, samples
@@ -171,7 +171,7 @@ class Phases:
 
     @classmethod
     @functools.lru_cache(_KEPT)
-    def of(cls, window: Window, samples: int) -> Phases:
+    def of(cls, window: PlaneWindow, samples: int) -> Phases:
         """Return the phases of windows, which are kept for the next call."""
         return cls(window, samples)
 
@@ -227,7 +227,7 @@ def patches(
         If the kernel is larger than the map with its borders, a size is out of range, or the border is not an
         int8 code.
     """
-    window = Window.of(codes.shape[:2], kernel, stride, dilation, pads, border)
+    window = PlaneWindow.of(codes.shape[:2], kernel, stride, dilation, pads, border)
     height, width, channels = codes.shape
     padded = codes.astype(kind, order="C")
     if any(pads):

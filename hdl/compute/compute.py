@@ -30,7 +30,7 @@ from ..results.write_back import WRITE_BACK_LATENCY, WriteBack
 from .windows import ISSUE_LATENCY, Windows
 
 __all__ = [
-    "Compute",
+    "ComputeUnit",
     "check_commands",
     "check_engines",
 ]
@@ -79,7 +79,7 @@ def check_commands(m: Module, checks: Assertions, windows: Windows, completed: S
     checks.never(waited & ((target - done)[:16] != 0), "compute: a command reads before an earlier one has written")
 
 
-class Compute(wiring.Component):
+class ComputeUnit(wiring.Component):
     """Execute COMPUTE commands in order, one step a cycle, and hold the memories that they work on.
 
     Parameters

@@ -20,8 +20,8 @@ __all__ = [
     "SETTING_LATENCY",
     "WEIGHT_BITS",
     "Butterfly",
+    "ButterflyStage",
     "PairLine",
-    "Stage",
     "StageSum",
     "settings_layout",
     "stage_multipliers",
@@ -212,7 +212,7 @@ def stage_multipliers(columns: int, lanes: int) -> MultiplierColumns:
     return MultiplierColumns(columns, lanes, a_width=VALUE_BITS, b_width=WEIGHT_BITS)
 
 
-class Stage(wiring.Component):
+class ButterflyStage(wiring.Component):
     """One stage, a word each cycle; bit-exact with :func:`lutterfly.golden.numerics.fpc.run_stages`.
 
     Parameters
@@ -400,7 +400,7 @@ class Butterfly(wiring.Component):
         self.borrowed = borrowed
         self.skips = [[skip for skip in pattern.skips if skip[1] == stage] for stage in range(pattern.stages)]
         self.stages = [
-            Stage(lanes=lanes, distance=distance, density=density, skip_bits=_sum_bits(len(skips)))
+            ButterflyStage(lanes=lanes, distance=distance, density=density, skip_bits=_sum_bits(len(skips)))
             for distance, density, skips in zip(pattern.distances, pattern.densities, self.skips, strict=True)
         ]
         self.times = list(accumulate((stage.latency for stage in self.stages), initial=_ENTRY_LATENCY))
@@ -456,7 +456,7 @@ class Butterfly(wiring.Component):
         ]
         return m
 
-    def _multiply(self, m: Module, number: int, stage: Stage, column: int) -> None:
+    def _multiply(self, m: Module, number: int, stage: ButterflyStage, column: int) -> None:
         """Connect a column of a stage, column ``number`` of all, with its multipliers."""
         factors, products = stage.multipliers.factors[column], stage.multipliers.products[column]
         if number < self.borrowed:

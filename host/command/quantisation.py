@@ -18,7 +18,7 @@ from .answer import Answer
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..quantize.calibration import Split
+    from ..quantize.calibration import SampleSplit
     from ..quantize.layer_errors import LayerError
     from ..quantize.rewriting import Rewriting
     from ..quantize.static_quantisation import Quantised
@@ -93,7 +93,7 @@ def quantize(
 
 
 def _quantised(
-    target: Path, quantised: Quantised, errors: Mapping[str, float], parts: Split, warnings: Sequence[str]
+    target: Path, quantised: Quantised, errors: Mapping[str, float], parts: SampleSplit, warnings: Sequence[str]
 ) -> tuple[list[str], dict[str, Any]]:
     """Return the answer: rewritings, quantisation, and errors."""
     count, judges = sample_count(parts.calibrating), sample_count(parts.judging)

@@ -13,7 +13,7 @@ from ..experimental.uio import SCHEME as MAPPED
 from ..experimental.uio import UioTransport
 from ..files.configuration import find_config
 from ..program import Speed, SpreadBy
-from ..session.loading import Given, Loaded, load
+from ..session.loading import Given, LoadedProgram, load
 from ..transports import link
 from ..transports.link import SCHEME as SERIAL
 from ..transports.link import LinkTransport, configuration_of
@@ -121,6 +121,6 @@ class Target:
         if self.transport is not None:
             self.transport.close()
 
-    def load(self, given: Given) -> Loaded:
+    def load(self, given: Given) -> LoadedProgram:
         """Load a program for it, see :func:`.loading.load`."""
         return load(given, self.config, batch=self.batch, spread_by=self.spread_by)

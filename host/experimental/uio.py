@@ -136,7 +136,7 @@ class Registers(Mapping):
         super().close()
 
 
-class Buffer(Mapping):
+class DmaBuffer(Mapping):
     """A buffer of u-dma-buf: memory without gaps, which the accelerator reaches under its physical address.
 
     Parameters
@@ -224,7 +224,7 @@ class UioTransport(Transport):
     Parameters
     ----------
     device : Registers
-    buffer : Buffer
+    buffer : DmaBuffer
         The arena.
 
     Attributes
@@ -236,7 +236,7 @@ class UioTransport(Transport):
     title = "accelerator on this machine's bus"
     clock_hz: ClassVar[int | None] = None
 
-    def __init__(self, device: Registers, buffer: Buffer):
+    def __init__(self, device: Registers, buffer: DmaBuffer):
         self._device, self._buffer = device, buffer
 
     def close(self) -> None:
@@ -304,6 +304,6 @@ def open_device(name: str, *, system: Path = SYSTEM) -> UioTransport:
     with contextlib.ExitStack() as failing:
         opened = Registers(Path(device), 1 << registers.address_bits(1), system)
         failing.callback(opened.close)
-        transport = UioTransport(opened, Buffer(Path(buffer), system))
+        transport = UioTransport(opened, DmaBuffer(Path(buffer), system))
         failing.pop_all()
     return transport

@@ -103,7 +103,7 @@ class OperandError(UnsupportedError):
 
 
 @dataclass(frozen=True)
-class Geometry:
+class KernelGeometry:
     """A kernel of a convolution with its ONNX attributes; the kernel of a pointwise one has no sizes."""
 
     kernel: tuple[int, ...] = ()
@@ -127,7 +127,7 @@ class LayerBody(Protocol):
         Numbers of channels.
     spatial : int or None
         Number of dimensions after the channels; None where no constant determines it.
-    geometry : Geometry
+    geometry : KernelGeometry
     zero_point, result_zero_point : int
         Zero points of input and output, int8 codes.
     """
@@ -135,7 +135,7 @@ class LayerBody(Protocol):
     inputs: int
     outputs: int
     spatial: int | None
-    geometry: Geometry
+    geometry: KernelGeometry
     zero_point: int
     result_zero_point: int
 

@@ -426,7 +426,7 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class CodeFinish:
-    """The epilogue of codes. (:class:`~lutterfly.golden.numerics.fpc.Finish` converts values to codes.)
+    """The epilogue of codes. (:class:`~lutterfly.golden.numerics.fpc.FpcFinish` converts values to codes.)
 
     Attributes
     ----------

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...golden.elements import CODE_BITS
 from ...golden.numerics.convolution import MOST_CODE, Int32, Kernels, Tile, Totals, matrix_product, type_of_sums
-from ...golden.numerics.fpc import Finish, Stages
+from ...golden.numerics.fpc import FpcFinish, Stages
 from ...golden.numerics.fpc_float import fast_pointwise_float
 from ...golden.numerics.requant import requantise_float
 from .geometry import ChannelRule, Int8, Shape, Tensor
@@ -393,9 +393,9 @@ class FastPointwiseConvolution(Finished):
     result_zero_point: int
 
     @cached_property
-    def requantisation(self) -> Finish:
+    def requantisation(self) -> FpcFinish:
         """The requantisation of the last stage's values."""
-        return Finish(self.bias, self.scale, self.result_zero_point, self.finish.low, self.finish.high)
+        return FpcFinish(self.bias, self.scale, self.result_zero_point, self.finish.low, self.finish.high)
 
     def kind(self, source: Shape, target: Shape) -> str:
         return "fast pointwise convolution"

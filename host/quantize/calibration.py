@@ -16,7 +16,7 @@ Samples = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Split:
+class SampleSplit:
     """Samples by their use.
 
     Attributes
@@ -37,7 +37,7 @@ class Split:
     warnings: list[str]
 
 
-def split(samples: Samples, others: Samples | None, origin: str) -> Split:
+def split(samples: Samples, others: Samples | None, origin: str) -> SampleSplit:
     """Choose samples that set the scales, and, wherever possible, other samples on which the error is measured.
 
     Parameters
@@ -56,17 +56,17 @@ def split(samples: Samples, others: Samples | None, origin: str) -> Split:
     """
     warnings = _complaints(samples, origin)
     if others is not None:
-        return Split(samples, others, "the samples to test with", warnings)
+        return SampleSplit(samples, others, "the samples to test with", warnings)
     count = sample_count(samples)
     is_held_out = np.arange(count) % _SHARE == _SHARE - 1
     if is_held_out.any():
         parts = ({name: array[where] for name, array in samples.items()} for where in (~is_held_out, is_held_out))
-        return Split(*parts, "the samples that were held out", warnings)
+        return SampleSplit(*parts, "the samples that were held out", warnings)
     warnings.append(
         "the error is measured on the samples that set the scales, and says little of others; give "
         f"{_SHARE} or more, of which every tenth is held out, or others with --test"
     )
-    return Split(samples, samples, "the samples that it was calibrated with", warnings)
+    return SampleSplit(samples, samples, "the samples that it was calibrated with", warnings)
 
 
 def _complaints(samples: Samples, origin: str) -> list[str]:

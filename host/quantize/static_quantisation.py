@@ -181,7 +181,7 @@ def _quantised(
                     # The function moves constants of a kilobyte or more to a file that is deleted afterwards.
                     copy.deepcopy(prepared),
                     target,
-                    _Reader(samples, progress),
+                    _SampleReader(samples, progress),
                     quant_format=quantization.QuantFormat.QDQ,
                     per_channel=True,
                     activation_type=quantization.QuantType.QInt8,
@@ -318,7 +318,7 @@ def relative_errors(
     }
 
 
-class _Reader(quantization.CalibrationDataReader):
+class _SampleReader(quantization.CalibrationDataReader):
     """Reader that gives the samples to the calibrator, one by one, as the accelerator will get them."""
 
     def __init__(self, samples: Mapping[str, np.ndarray], progress: Progress):

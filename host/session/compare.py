@@ -21,7 +21,7 @@ from ..graph import Graph, Int8, View, evaluate
 from ..model.arrays import contents
 from ..model.reference import Reference
 from ..simulation.simulator import EventKind, StopReason, VerilatorTransport
-from .loading import Loaded
+from .loading import LoadedProgram
 from .session import InferenceSession, single_samples
 
 # Results of a verification.
@@ -82,7 +82,7 @@ class Verification:
 
     Attributes
     ----------
-    loaded : Loaded
+    loaded : LoadedProgram
         The program and its models.
     samples : int
     tensors : list of TensorComparison
@@ -101,7 +101,7 @@ class Verification:
         compared.
     """
 
-    loaded: Loaded
+    loaded: LoadedProgram
     samples: int
     tensors: list[TensorComparison] = field(default_factory=list)
     layers: list[LayerCycles] = field(default_factory=list)

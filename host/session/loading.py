@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Loaded:
+class LoadedProgram:
     """A program and its models, parsed once.
 
     Attributes
@@ -55,7 +55,7 @@ class Loaded:
     compiled: Graph | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, name: str, program: Program) -> Loaded:
+    def of(cls, name: str, program: Program) -> LoadedProgram:
         """Create it for a program whose models are not parsed yet."""
         return cls(name, program, Model(program.model), Model(program.head), Model(program.tail))
 
@@ -172,7 +172,7 @@ def require(reader: str, name: str, values: Iterable[str]) -> None:
 
 
 #: A model or program of a user: the path of a file, its contents, or an object made of them.
-Given = str | Path | bytes | Model | Program | Loaded
+Given = str | Path | bytes | Model | Program | LoadedProgram
 
 
 def load(
@@ -182,12 +182,12 @@ def load(
     name: str = "model",
     batch: int | None = None,
     spread_by: SpreadBy | None = None,
-) -> Loaded:
+) -> LoadedProgram:
     """Load a program file, or compile an ONNX file, with the models in it.
 
     Parameters
     ----------
-    given : str, Path, bytes, Model, Program or Loaded
+    given : str, Path, bytes, Model, Program or LoadedProgram
     config : str, Path or Config
     name : str
         The name in messages of a model or program without a path.
@@ -204,10 +204,10 @@ def load(
         If the file is neither, or does not fit the configuration; the message names the place and the remedy.
     """
     wanted = _Wanted(find_config(config), batch, spread_by)
-    if isinstance(given, Loaded):
+    if isinstance(given, LoadedProgram):
         return wanted.checked(given)
     if isinstance(given, Program):
-        return wanted.checked(Loaded.of(name, given))
+        return wanted.checked(LoadedProgram.of(name, given))
     if isinstance(given, Model):
         return wanted.compiled(given, name)
     path = None if isinstance(given, bytes) else Path(given)
@@ -233,17 +233,17 @@ class _Wanted:
     batch: int | None
     spread_by: SpreadBy | None
 
-    def read(self, data: bytes, name: str) -> Loaded:
+    def read(self, data: bytes, name: str) -> LoadedProgram:
         """Read a program file."""
         try:
             program = Program.from_bytes(data)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        loaded = self.checked(Loaded.of(name, program))
+        loaded = self.checked(LoadedProgram.of(name, program))
         check_parts(loaded)
         return loaded
 
-    def compiled(self, model: Model, name: str) -> Loaded:
+    def compiled(self, model: Model, name: str) -> LoadedProgram:
         """Compile a model."""
         # A program file needs neither of these imports, which take a while.
         from ..compiler import batched, compile_graph  # noqa: PLC0415
@@ -251,9 +251,9 @@ class _Wanted:
 
         graph = batched(import_model(model, name), 1 if self.batch is None else self.batch)
         program = compile_graph(graph, self.config, spread_by=self.spread_by or SpreadBy.SAMPLE)
-        return Loaded(name, program, graph.model, graph.head, graph.tail, compiled=graph)
+        return LoadedProgram(name, program, graph.model, graph.head, graph.tail, compiled=graph)
 
-    def checked(self, loaded: Loaded) -> Loaded:
+    def checked(self, loaded: LoadedProgram) -> LoadedProgram:
         """Check that a program meets the requirements."""
         program = loaded.program
         try:
@@ -277,7 +277,7 @@ class _Wanted:
 # Checks of a program file: its ONNX models and the accelerator's ports give one another the tensors that they need.
 
 
-def check_parts(loaded: Loaded) -> None:
+def check_parts(loaded: LoadedProgram) -> None:
     """Run head and tail once, on zeros for one sample.
 
     Raises
@@ -300,7 +300,7 @@ def check_parts(loaded: Loaded) -> None:
         raise _damaged(f"{loaded.name}: program: {error}") from error
 
 
-def _check(loaded: Loaded) -> None:
+def _check(loaded: LoadedProgram) -> None:
     program, (inputs, outputs) = loaded.program, loaded.ends
     values = {info.name: np.zeros((1, *info.sample_shape), info.dtype) for info in inputs}
     values |= loaded.head_part.run(values)

@@ -31,7 +31,7 @@ class InferenceSession:
 
     Parameters
     ----------
-    path_or_bytes : str, Path, bytes, Model, Program or Loaded
+    path_or_bytes : str, Path, bytes, Model, Program or LoadedProgram
         An ONNX file, or a program that ``lutterfly compile`` made, or the contents of one.
     config : str, Path or Config
         Name of a preset, file, or the configuration itself.
@@ -51,7 +51,7 @@ class InferenceSession:
 
     Attributes
     ----------
-    loaded : Loaded
+    loaded : LoadedProgram
         The program and its models.
     program : Program
     batch : int

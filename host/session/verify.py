@@ -53,7 +53,7 @@ def verify(
 
     Parameters
     ----------
-    path_or_bytes : str, Path, bytes, Model, Program or Loaded
+    path_or_bytes : str, Path, bytes, Model, Program or LoadedProgram
         An ONNX file, or a program file (which contains one), or the contents of one.
     config : Config
     samples : int

@@ -20,7 +20,7 @@ from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute.compute import Compute
+from lutterfly.hdl.compute.compute import ComputeUnit
 from lutterfly.hdl.memories.feature_memory import feature_write_layout
 from lutterfly.hdl.parts.pipeline import SIMULATED
 
@@ -60,7 +60,7 @@ IN_EVERY_RUN = ("tiny",)
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=IN_EVERY_RUN))
 def test_matches_golden(simulate, name: str) -> None:
-    simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
+    simulate(ComputeUnit(CONFIGS[name]), env={"CONFIG": name})
 
 
 @pytest.mark.verilator
@@ -68,7 +68,7 @@ def test_matches_golden(simulate, name: str) -> None:
 def test_matches_golden_where_parts_sleep(simulate) -> None:
     """As in every network that is simulated."""
     name = "bursts, hand over"
-    simulate(Compute(CONFIGS[name]), env={"CONFIG": name}, platform=SIMULATED)
+    simulate(ComputeUnit(CONFIGS[name]), env={"CONFIG": name}, platform=SIMULATED)
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")

@@ -27,7 +27,7 @@ from lutterfly.golden.machine.compute import compute_results, write_results
 from lutterfly.golden.machine.write_back import WriteBacks
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute.compute import Compute
+from lutterfly.hdl.compute.compute import ComputeUnit
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],
@@ -52,7 +52,7 @@ TRIALS = 2
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny",)))
 def test_lands_as_foreseen(simulate, name: str) -> None:
-    simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
+    simulate(ComputeUnit(CONFIGS[name]), env={"CONFIG": name})
 
 
 def engines(config: Config) -> list[EngineSpecification]:

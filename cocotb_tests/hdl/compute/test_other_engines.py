@@ -33,7 +33,7 @@ from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.engines.winograd import WinogradConfig
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.compute.compute import Compute
+from lutterfly.hdl.compute.compute import ComputeUnit
 from lutterfly.hdl.parts.verilog import to_verilog
 
 #: All engines there are, FPC for as many channels as there are columns.
@@ -71,7 +71,7 @@ CONFIGS = {
 @functools.cache
 def names(config: Config) -> set[str]:
     """All names in the Verilog of the compute unit."""
-    text = to_verilog(Compute(config), name="dut")
+    text = to_verilog(ComputeUnit(config), name="dut")
     return set(re.findall(r"[A-Za-z_][\w.]*", text))
 
 
@@ -92,7 +92,7 @@ def test_an_engine_that_is_left_out_leaves_no_trace(engine: Engine) -> None:
 def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add_toy(monkeypatch)
     add_borrower(monkeypatch)
-    simulate(Compute(CONFIGS[name]), env={"CONFIG": name})
+    simulate(ComputeUnit(CONFIGS[name]), env={"CONFIG": name})
 
 
 @cocotb.test(timeout_time=10, timeout_unit="ms")

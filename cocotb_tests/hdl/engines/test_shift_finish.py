@@ -11,7 +11,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.networks.butterflies import FPC_CONFIGS
 from lutterfly.golden.engines import FPC
-from lutterfly.golden.numerics.fpc import Finish, shift_values
+from lutterfly.golden.numerics.fpc import FpcFinish, shift_values
 from lutterfly.hdl.engines.engine import finish_settings_layout
 from lutterfly.hdl.engines.shift_finish import LATENCY, ShiftFinish
 
@@ -34,7 +34,7 @@ async def every_shift(dut) -> None:
         reach = int(rng.choice([1 << 15, 200 << shift, 4]))
         values = rng.integers(-min(reach, 1 << 15), min(reach, 1 << 15), LANES).astype(np.int16)
         biases = rng.choice([rng.integers(-(1 << 15), 1 << 15), 0, 1], LANES).astype(np.int16)
-        finish = Finish(biases, np.full(LANES, 2.0**-shift, np.float32), zero_point, low, high)
+        finish = FpcFinish(biases, np.full(LANES, 2.0**-shift, np.float32), zero_point, low, high)
         expected.append(shift_values(values, finish).tobytes())
         settings = {"zero_point": zero_point, "low": low, "high": high, "fields": {"fpc": {"shift": shift}}}
         inputs = {

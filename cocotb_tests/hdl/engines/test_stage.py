@@ -13,7 +13,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.numerics.butterfly import Density
 from lutterfly.golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, round_shift
-from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, Stage
+from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, ButterflyStage
 
 # amaranth: UnusedElaboratable=no
 
@@ -30,9 +30,9 @@ STAGES = {
 }
 
 
-def stage_of(name: str) -> Stage:
+def stage_of(name: str) -> ButterflyStage:
     distance, density, skip_bits = STAGES[name]
-    return Stage(lanes=LANES, distance=distance, density=density, skip_bits=skip_bits)
+    return ButterflyStage(lanes=LANES, distance=distance, density=density, skip_bits=skip_bits)
 
 
 @pytest.mark.parametrize("name", sweep(STAGES, kept=("in the next word", "unit")))

@@ -11,7 +11,7 @@ import pytest
 
 from cocotb_tests.support.transports.played_uio import ADDRESS, PAGE, Board
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.experimental.uio import Buffer, Registers, UioError, open_device
+from lutterfly.host.experimental.uio import DmaBuffer, Registers, UioError, open_device
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_registers_are_words_of_the_file(board: Board) -> None:
 
 
 def test_the_buffer_is_the_bytes_of_the_file(board: Board) -> None:
-    buffer = Buffer(board.buffer, board.system)
+    buffer = DmaBuffer(board.buffer, board.system)
     assert (buffer.address, buffer.size) == (ADDRESS, 1 << 20)
     buffer.write(5, b"accelerator")
     assert board.buffer.read_bytes()[:17] == b"\0\0\0\0\0accelerator\0"

@@ -20,7 +20,7 @@ from lutterfly.golden.units import ErrorCode, Unit, remedy
 from lutterfly.host.backend.golden_functions import evaluate_all
 from lutterfly.host.driver.ports import from_codes, port_dtype, to_codes
 from lutterfly.host.handoff.export import DRIVER, ModelSource, files
-from lutterfly.host.session.loading import Loaded, load
+from lutterfly.host.session.loading import LoadedProgram, load
 from lutterfly.host.simulation.build import library
 from lutterfly.host.simulation.simulator import Fault, HarnessSettings, MemorySettings, VerilatorTransport
 
@@ -30,7 +30,7 @@ SANITISED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Loaded:
+def loaded() -> LoadedProgram:
     return load(digits.model_path("uint8"), TINY)
 
 
@@ -40,7 +40,7 @@ def images(program: Program, count: int) -> list[np.ndarray]:
     return [image.reshape(program.inputs[0].onnx_shape) for image in pixels]
 
 
-def golden(loaded: Loaded, given: Sequence[np.ndarray]) -> list[np.ndarray]:
+def golden(loaded: LoadedProgram, given: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What the golden functions compute."""
     (taken,), (port,) = loaded.program.inputs, loaded.program.outputs
     found = evaluate_all(loaded.graph, ([to_codes(taken, image)[0]] for image in given))
@@ -54,7 +54,7 @@ def settings_bytes(settings: MemorySettings) -> bytes:
 
 def run_main(
     folder: Path,
-    loaded: Loaded,
+    loaded: LoadedProgram,
     given: Sequence[np.ndarray],
     arena_bytes: int,
     settings: MemorySettings,
@@ -84,7 +84,7 @@ def run_main(
 @pytest.mark.parametrize("polls", [False, True])
 @pytest.mark.parametrize("is_small", [False, True])
 def test_main_gives_the_bytes_of_the_golden_functions(
-    tmp_path: Path, loaded: Loaded, is_small: bool, polls: bool
+    tmp_path: Path, loaded: LoadedProgram, is_small: bool, polls: bool
 ) -> None:
     """Several inferences without a reset in between, in an arena that is no byte larger than need be."""
     program, given = loaded.program, images(loaded.program, 4)
@@ -99,7 +99,7 @@ def test_main_gives_the_bytes_of_the_golden_functions(
 
 
 @pytest.mark.regress
-def test_main_ends_where_the_memory_accepts_nothing(tmp_path: Path, loaded: Loaded) -> None:
+def test_main_ends_where_the_memory_accepts_nothing(tmp_path: Path, loaded: LoadedProgram) -> None:
     settings = MemorySettings(accept=False)
     done = run_main(tmp_path, loaded, [], loaded.program.arena_bytes, settings, polls=False)
     assert (done.returncode, done.stderr) == (1, "")
@@ -109,7 +109,7 @@ def test_main_ends_where_the_memory_accepts_nothing(tmp_path: Path, loaded: Load
 
 
 @pytest.fixture
-def driver(tmp_path: Path, loaded: Loaded) -> CDriver:
+def driver(tmp_path: Path, loaded: LoadedProgram) -> CDriver:
     """A short wait, so that its end can be waited for."""
     program = dataclasses.replace(loaded.program, predicted_cycles=1)
     made = CDriver(tmp_path, program, VerilatorTransport(TINY), stage_bytes=program.body_bytes)
@@ -117,7 +117,7 @@ def driver(tmp_path: Path, loaded: Loaded) -> CDriver:
     return made
 
 
-def assert_right(driver: CDriver, loaded: Loaded) -> None:
+def assert_right(driver: CDriver, loaded: LoadedProgram) -> None:
     """Two inferences without a reset in between."""
     given = images(loaded.program, 2)
     for image, wanted in zip(given, golden(loaded, given), strict=True):
@@ -126,7 +126,9 @@ def assert_right(driver: CDriver, loaded: Loaded) -> None:
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("fault", Fault)
-def test_a_bus_error_is_told_and_the_next_inferences_are_right(driver: CDriver, loaded: Loaded, fault: Fault) -> None:
+def test_a_bus_error_is_told_and_the_next_inferences_are_right(
+    driver: CDriver, loaded: LoadedProgram, fault: Fault
+) -> None:
     simulator, (image,) = driver.transport.simulator, images(loaded.program, 1)
     base, (address,) = driver.transport.arena_base, loaded.program.inputs[0].addresses
     simulator.add_fault(base + address, base + address + 64, fault)
@@ -142,7 +144,7 @@ def test_a_bus_error_is_told_and_the_next_inferences_are_right(driver: CDriver, 
 
 
 @pytest.mark.regress
-def test_a_hang_ends_with_and_without_the_watchdog(driver: CDriver, loaded: Loaded) -> None:
+def test_a_hang_ends_with_and_without_the_watchdog(driver: CDriver, loaded: LoadedProgram) -> None:
     simulator, (image,) = driver.transport.simulator, images(loaded.program, 1)
     for watchdog, text in (
         (2000, r"^STOPPED: WATCHDOG in "),
@@ -160,7 +162,7 @@ def test_a_hang_ends_with_and_without_the_watchdog(driver: CDriver, loaded: Load
         assert_right(driver, loaded)
 
 
-def test_a_reset_in_the_middle_of_an_inference_and_on(driver: CDriver, loaded: Loaded) -> None:
+def test_a_reset_in_the_middle_of_an_inference_and_on(driver: CDriver, loaded: LoadedProgram) -> None:
     (image,) = images(loaded.program, 1)
     transport, wait = driver.transport, driver.transport.wait_for_interrupt
     transport.wait_for_interrupt = lambda _: wait(5000)
@@ -170,7 +172,7 @@ def test_a_reset_in_the_middle_of_an_inference_and_on(driver: CDriver, loaded: L
     assert_right(driver, loaded)
 
 
-def test_a_program_for_another_configuration_is_refused(tmp_path: Path, loaded: Loaded) -> None:
+def test_a_program_for_another_configuration_is_refused(tmp_path: Path, loaded: LoadedProgram) -> None:
     program = dataclasses.replace(loaded.program, config_hash=PRESETS["ecp5-85k"].hash)
     driver = CDriver(tmp_path, program, VerilatorTransport(TINY))
     assert driver.open() == "WRONG_CONFIGURATION"

@@ -18,7 +18,7 @@ from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, WINO
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern, count_stages
-from lutterfly.golden.numerics.fpc import UNIT_WEIGHT, Finish, Stages
+from lutterfly.golden.numerics.fpc import UNIT_WEIGHT, FpcFinish, Stages
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.model.functions.fpc_function import add_function, make_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN
@@ -60,13 +60,13 @@ def smaller_pattern(hardware: Pattern, rng: np.random.Generator) -> Pattern:
     )
 
 
-def random_finish(outputs: int, seed: int, *, shift: int | None = None) -> Finish:
+def random_finish(outputs: int, seed: int, *, shift: int | None = None) -> FpcFinish:
     """Any bias; scales that use the whole range of codes, or ``2**-shift``."""
     rng = np.random.default_rng(seed)
     scale = np.exp(rng.uniform(-6, -2, outputs)) if shift is None else np.full(outputs, 2.0**-shift)
     low, high = sorted(rng.choice([-128, 127, *rng.integers(-128, 128, 3)], 2, replace=False).tolist())
     bias = rng.integers(-(1 << 15), 1 << 15, outputs) if seed % 2 else rng.integers(-300, 300, outputs)
-    return Finish(bias, scale.astype(np.float32), int(rng.integers(-128, 128)), low, high)
+    return FpcFinish(bias, scale.astype(np.float32), int(rng.integers(-128, 128)), low, high)
 
 
 def rotating_stages(pattern: Pattern, seed: int, *, input_shift: int = 5) -> Stages:
@@ -100,7 +100,7 @@ def with_fast_pointwise(model: onnx.ModelProto, direction: str = "bottom-up", *,
         pattern = Pattern.of(inputs, outputs, direction)
         bias = np.random.default_rng(seed + number).integers(-500, 500, outputs)
         zero_point, result_zero_point = (int(values[node.input[at]].item()) for at in (2, 7))
-        finish = Finish(bias, np.full(outputs, 2.0**-3, np.float32), result_zero_point, -128, 127)
+        finish = FpcFinish(bias, np.full(outputs, 2.0**-3, np.float32), result_zero_point, -128, 127)
         function = make_function(
             rotating_stages(pattern, seed + number),
             finish,

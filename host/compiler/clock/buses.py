@@ -340,7 +340,7 @@ class Rounds:
 
 
 @dataclass
-class Port:
+class MemoryPort:
     """The cycles of a port that COMPUTE commands occupy, in order.
 
     Each part of a command is computed on the first query, and kept as long as another query may need it.
@@ -378,8 +378,8 @@ class Port:
         return now + count
 
 
-def free_cycles(agenda: Agenda, port: Port, begin: int, count: int) -> Generator[Wait, None, int]:
-    """Wait for ``count`` free cycles, see :meth:`Port.after`; commands that begin meanwhile may postpone the end."""
+def free_cycles(agenda: Agenda, port: MemoryPort, begin: int, count: int) -> Generator[Wait, None, int]:
+    """Wait for ``count`` free cycles, see :meth:`MemoryPort.after`; commands that begin meanwhile may postpone it."""
     return (yield from agenda.settle(lambda: port.after(begin, count)))
 
 

@@ -25,7 +25,7 @@ from ....golden.timing.overheads import OVERHEADS
 from ....golden.timing.write_back import lead
 from ....golden.units import Queue
 from ..operation import SyncedCommand
-from .buses import Agenda, Barriers, Events, Port, Process, Reads, Rounds, Run, Signal, Wait
+from .buses import Agenda, Barriers, Events, MemoryPort, Process, Reads, Rounds, Run, Signal, Wait
 from .dma import LoadClock, Send, StoreClock
 
 # Timing of the command rings, and of the prefetcher that fills them.
@@ -328,7 +328,7 @@ class ComputeClock:
     issues : list of Issues
     latest : deque of int
         Issue times of the last steps so far, as many as the walker may be ahead.
-    reads, writes : Port
+    reads, writes : MemoryPort
         Ports of the feature memory. A read is entered in the cycle of its issue, a write in the cycle of the first
         issue that may read it.
     accepts : int
@@ -342,8 +342,8 @@ class ComputeClock:
     completed: Events
     issues: list[Issues] = field(default_factory=list)
     latest: deque[int] = field(default_factory=lambda: deque(maxlen=STEPS_AHEAD))
-    reads: Port = field(default_factory=Port)
-    writes: Port = field(default_factory=Port)
+    reads: MemoryPort = field(default_factory=MemoryPort)
+    writes: MemoryPort = field(default_factory=MemoryPort)
     accepts: int = 0
     walked: int = 0
     landed: int = 0
@@ -395,7 +395,7 @@ class ComputeClock:
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class CoreContext:
     """The surroundings of a core: bus, other cores, barriers.
 
     Attributes
@@ -413,7 +413,7 @@ class Surroundings:
     barriers: Barriers
 
 
-class Queues:
+class CoreClock:
     """Both queues of a core, and their units. Times are cycles from the start of the run.
 
     Parameters
@@ -423,13 +423,13 @@ class Queues:
         Of the core.
     commands : sequence of SyncedCommand
         The commands of both queues, in an order in which they could run one by one.
-    around : Surroundings
+    around : CoreContext
     last : Queue
         The queue whose commands the run before this one fetched last.
     """
 
     def __init__(
-        self, config: Config, number: int, commands: Sequence[SyncedCommand], around: Surroundings, *, last: Queue
+        self, config: Config, number: int, commands: Sequence[SyncedCommand], around: CoreContext, *, last: Queue
     ):
         self.config, self.number = config, number
         self.commands: dict[Queue, list[SyncedCommand]] = {queue: [] for queue in Queue}

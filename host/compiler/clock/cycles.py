@@ -13,7 +13,7 @@ from ..operation import TimedCommand
 from ..outline import layer_outlines
 from ..plan import Loaded, Plan, Scheduled
 from .buses import Agenda, Barriers, ReadBus, ReadMemory, SharedReads, SharedWrites, Turns
-from .core import Queues, Surroundings
+from .core import CoreClock, CoreContext
 
 
 def predict(plan: Scheduled) -> Plan:
@@ -32,7 +32,7 @@ def predict_together(plans: Sequence[Scheduled]) -> tuple[Plan, ...]:
     return tuple(_timed(plan, core) for plan, core in zip(plans, cores, strict=True))
 
 
-def _timed(plan: Scheduled, core: Queues) -> Plan:
+def _timed(plan: Scheduled, core: CoreClock) -> Plan:
     """Add the cycles of a core that has run to its plan."""
     times = {queue: iter(of_queue) for queue, of_queue in core.times.items()}
     commands = list[TimedCommand]()
@@ -57,7 +57,7 @@ class _Served:
     writes: int = 0
 
 
-def _run(plans: Sequence[Scheduled], before: _Served) -> tuple[list[Queues], _Served]:
+def _run(plans: Sequence[Scheduled], before: _Served) -> tuple[list[CoreClock], _Served]:
     """Run all cores at the same time from a state of the arbiters; return the state at the end as well."""
     agenda, cluster = Agenda(), plans[0].config.cluster
     barriers, memory = Barriers(agenda), ReadMemory()
@@ -66,11 +66,11 @@ def _run(plans: Sequence[Scheduled], before: _Served) -> tuple[list[Queues], _Se
     cores = []
     for number, (plan, last) in enumerate(zip(plans, before.rings, strict=True)):
         if cluster.sharing > 1:
-            around = Surroundings(agenda, SharedReads(memory, reads, number), partial(shared.send, number), barriers)
+            around = CoreContext(agenda, SharedReads(memory, reads, number), partial(shared.send, number), barriers)
         else:
             fetches = any(len(plan.queue(queue)) >= plan.config.resident_commands for queue in Queue)
-            around = Surroundings(agenda, ReadBus(agenda, shared=fetches), None, barriers)
-        cores.append(Queues(plan.config, number, plan.commands, around, last=last))
+            around = CoreContext(agenda, ReadBus(agenda, shared=fetches), None, barriers)
+        cores.append(CoreClock(plan.config, number, plan.commands, around, last=last))
     for core in cores:
         core.start()
     agenda.run()

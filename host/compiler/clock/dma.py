@@ -27,7 +27,7 @@ from ....golden.timing.latencies import (
 )
 from ....golden.timing.overheads import OVERHEADS
 from ..operation import Command
-from .buses import Agenda, Events, Port, Process, Reads, Signal, Wait, free_cycles
+from .buses import Agenda, Events, MemoryPort, Process, Reads, Signal, Wait, free_cycles
 
 # Timing of STORE.
 
@@ -45,7 +45,7 @@ class StoreClock:
     ----------
     agenda : Agenda
     config : Config
-    reads : Port
+    reads : MemoryPort
         Read port of the feature memory.
     completed : Events
         Commands of the DMA queue.
@@ -53,7 +53,7 @@ class StoreClock:
         Sends bursts where cores share the pins.
     """
 
-    def __init__(self, agenda: Agenda, config: Config, reads: Port, completed: Events, send: Send | None = None):
+    def __init__(self, agenda: Agenda, config: Config, reads: MemoryPort, completed: Events, send: Send | None = None):
         self.agenda, self.config, self.reads, self.completed, self.send = agenda, config, reads, completed, send
         #: Number of rows of all commands so far, and the last row before those of the latest command.
         self.rows, self.after = 0, -1
@@ -168,7 +168,7 @@ class StoreClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class LoadRun:
     """A run of a LOAD: pieces without a gap between them on the bus. Each piece is written in whole chunks and a rest.
 
     Attributes
@@ -202,7 +202,7 @@ class Run:
         return max(min(beats * self.beat_bytes - self.address % self.beat_bytes, self.size), 0)
 
 
-def runs(config: Config, fields: Load) -> Iterator[Run]:
+def runs(config: Config, fields: Load) -> Iterator[LoadRun]:
     """Return the runs of a LOAD."""
     memory, beat_bytes, chunk_bytes = find_memory(fields.memory), config.axi.data_bytes, config.axi.data_bytes
     if memory is not LocalMemory.FEATURE:
@@ -211,7 +211,7 @@ def runs(config: Config, fields: Load) -> Iterator[Run]:
     for row in range(fields.rows):
         for fold in range(fields.folds):
             address = fields.external + row * fields.external_row + fold * fields.external_fold
-            yield Run(address, size, beat_bytes, fields.piece_bytes, chunk_bytes)
+            yield LoadRun(address, size, beat_bytes, fields.piece_bytes, chunk_bytes)
 
 
 # Timing of the writes of LOAD and FILL.
@@ -242,13 +242,13 @@ class WriteClock:
     ----------
     agenda : Agenda
     config : Config
-    writes : Port
+    writes : MemoryPort
         Write port of the feature memory.
     completed : Events
         Commands of the DMA queue.
     """
 
-    def __init__(self, agenda: Agenda, config: Config, writes: Port, completed: Events):
+    def __init__(self, agenda: Agenda, config: Config, writes: MemoryPort, completed: Events):
         self.agenda, self.config, self.writes, self.completed = agenda, config, writes, completed
         self.commands: deque[tuple[Command, int]] = deque()
         self.bursts: deque[tuple[int, int]] = deque()
@@ -355,14 +355,14 @@ class Found:
 
     Attributes
     ----------
-    run : Run
+    run : LoadRun
     begin, beats : int
         First beat within the run, and number of beats.
     beats_before, chunks_before : int
         Number of beats of all bursts before it, and of chunks of all runs and FILLs before its run.
     """
 
-    run: Run
+    run: LoadRun
     begin: int
     beats: int
     beats_before: int
@@ -377,13 +377,13 @@ class LoadClock:
     agenda : Agenda
     config : Config
     bus : Reads
-    writes : Port
+    writes : MemoryPort
         Write port of the feature memory.
     completed : Events
         Commands of the DMA queue.
     """
 
-    def __init__(self, agenda: Agenda, config: Config, bus: Reads, writes: Port, completed: Events):
+    def __init__(self, agenda: Agenda, config: Config, bus: Reads, writes: MemoryPort, completed: Events):
         self.agenda, self.config, self.bus = agenda, config, bus
         self.write = WriteClock(agenda, config, writes, completed)
         #: Earliest time at which the last command could be walked, the run that must be split before that, and the

@@ -16,7 +16,7 @@ from ....golden.engines.fpc import SHIFT, FpcConfig, positions
 from ....golden.engines.specification import REQUANTISE
 from ....golden.memories import LocalMemory
 from ....golden.numerics.butterfly import Pattern
-from ....golden.numerics.fpc import Placed, place, stages_on
+from ....golden.numerics.fpc import PlacedFunction, place, stages_on
 from ....golden.presets import PRESETS
 from ....golden.timing.issue import result_groups
 from ...graph import FastPointwiseConvolution
@@ -80,7 +80,7 @@ class FastPointwiseOperation(Operation):
         self.fold = f"{min(self.pattern.inputs, self.config.array.lanes)} of {self.config.array.lanes} lanes"
 
     @cached_property
-    def placed(self) -> Placed:
+    def placed(self) -> PlacedFunction:
         """The weights in the words of the configuration's butterfly.
 
         Raises

@@ -10,7 +10,7 @@ import numpy as np
 from ...graph import ChannelRule, Graph, Layer
 from ...graph.boxes import cost_of
 from ..network import Network
-from .permute import Bool, Connections, Order, Part, Parts, parts_of, reordered
+from .permute import Bool, ChannelPart, Connections, Order, Parts, parts_of, reordered
 
 
 def absorb_shuffles(plan: Network) -> Network:
@@ -30,7 +30,9 @@ def absorb_shuffles(plan: Network) -> Network:
     if not shuffles:
         return plan
     loose = dataclasses.replace(graph, layers=[layer.ungrouped() for layer in graph.layers])
-    search = _Search(dataclasses.replace(graph, layers=[layer.ungrouped(fill=True) for layer in graph.layers]), plan)
+    search = _ShuffleSearch(
+        dataclasses.replace(graph, layers=[layer.ungrouped(fill=True) for layer in graph.layers]), plan
+    )
     is_changed = False
     for layer, taken in shuffles:
         is_changed |= search.absorb(layer, taken)
@@ -58,7 +60,7 @@ def _permutation(graph: Graph, layer: Layer) -> Order | None:
     return taken if np.array_equal(np.sort(taken), np.arange(source.shape[2])) else None
 
 
-class _Search:
+class _ShuffleSearch:
     """The orders of all parts of channels, chosen shuffle by shuffle."""
 
     def __init__(self, graph: Graph, plan: Network):
@@ -100,7 +102,9 @@ class _Search:
             found += 0 if is_view else cost_of(pieces, self.graph.tensors[layer.output].shape)
         return found
 
-    def _candidates(self, products: list[Connections], source: Part, target: Part, taken: Order) -> Iterator[Order]:
+    def _candidates(
+        self, products: list[Connections], source: ChannelPart, target: ChannelPart, taken: Order
+    ) -> Iterator[Order]:
         """Yield orders of the shuffled channels: those before and after, and orders by the groups that write and read
         them."""
         size = target.size
@@ -115,7 +119,7 @@ class _Search:
         yield np.lexsort((read, made))
 
 
-def _touches(parts: Parts, wanted: tuple[Part, ...], *names: str) -> bool:
+def _touches(parts: Parts, wanted: tuple[ChannelPart, ...], *names: str) -> bool:
     return any(part in wanted for name in names for part in parts[name])
 
 

@@ -27,7 +27,7 @@ Order = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False)
-class Part:
+class ChannelPart:
     """A run of channels that may be permuted among themselves, in one tensor or in several."""
 
     size: int
@@ -42,19 +42,19 @@ class Parts:
     """The parts of each tensor's channels, in order."""
 
     def __init__(self) -> None:
-        self._parts: dict[str, list[Part]] = {}
-        self._same: dict[Part, Part] = {}
+        self._parts: dict[str, list[ChannelPart]] = {}
+        self._same: dict[ChannelPart, ChannelPart] = {}
 
-    def __getitem__(self, name: str) -> list[Part]:
+    def __getitem__(self, name: str) -> list[ChannelPart]:
         return [self._representative(part) for part in self._parts[name]]
 
-    def __setitem__(self, name: str, parts: list[Part]) -> None:
+    def __setitem__(self, name: str, parts: list[ChannelPart]) -> None:
         self._parts[name] = parts
 
     def __contains__(self, name: str) -> bool:
         return name in self._parts
 
-    def _representative(self, part: Part) -> Part:
+    def _representative(self, part: ChannelPart) -> ChannelPart:
         while part in self._same:
             part = self._same[part]
         return part
@@ -71,7 +71,7 @@ class Parts:
             for one, same in zip(self._parts[names[0]], self._parts[name], strict=True):
                 self._join(one, same)
 
-    def _join(self, one: Part, same: Part) -> None:
+    def _join(self, one: ChannelPart, same: ChannelPart) -> None:
         """Merge two parts."""
         # Each pair is looked up anew: a part may be in a tensor twice, and its representative changes with the first.
         one, same = self._representative(one), self._representative(same)
@@ -84,7 +84,7 @@ class Parts:
         for part in self[name]:
             part.is_fixed = True
 
-    def free(self) -> list[Part]:
+    def free(self) -> list[ChannelPart]:
         """Return all parts that may be permuted, each once."""
         return [
             part for part in dict.fromkeys(part for name in self._parts for part in self[name]) if not part.is_fixed
@@ -102,7 +102,7 @@ class Parts:
         """Return whether the order of a tensor's channels has changed."""
         return bool((self.order(name) != np.arange(sum(part.size for part in self[name]))).any())
 
-    def places(self, part: Part, name: str) -> list[int]:
+    def places(self, part: ChannelPart, name: str) -> list[int]:
         """Return the first channel of each occurrence of a part in a tensor."""
         found, first = [], 0
         for other in self[name]:
@@ -116,16 +116,16 @@ def parts_of(graph: Graph) -> Parts:
     """Return the parts of all tensors, by the rules of the layers that touch them."""
     parts = Parts()
     for name in graph.inputs:
-        parts[name] = [Part(graph.tensors[name].shape[2], is_fixed=True)]
+        parts[name] = [ChannelPart(graph.tensors[name].shape[2], is_fixed=True)]
     for layer in graph.layers:
         rule, channels = layer.channel_rule(*graph.ends(layer)), graph.tensors[layer.output].shape[2]
         if rule is ChannelRule.JOINED:
             parts[layer.output] = [part for name in layer.inputs for part in parts[name]]
             continue
-        parts[layer.output] = [Part(channels)]
+        parts[layer.output] = [ChannelPart(channels)]
         if rule is ChannelRule.TIED:
             # The parts of a concatenation remain separate after such layers.
-            parts[layer.output] = [Part(part.size) for part in parts[layer.input]]
+            parts[layer.output] = [ChannelPart(part.size) for part in parts[layer.input]]
             parts.tie(*layer.inputs, layer.output)
         elif rule is ChannelRule.FIXED:
             for name in (*layer.inputs, layer.output):
@@ -277,7 +277,7 @@ def permuted(graph: Graph, config: Config) -> Graph | None:
     if all(is_dense(layer.connections, config) for layer in convolutions):
         return None
     connections = [Connections(graph, layer, config) for layer in convolutions]
-    search = _Search(parts_of(graph), connections)
+    search = _OrderSearch(parts_of(graph), connections)
     before = search.steps()
     if sum(one.spare_steps() for one in connections) <= (1 - _WORTH) * before:
         return None
@@ -301,13 +301,13 @@ def in_orders(graph: Graph, choose: Callable[[int], Order]) -> Graph:
     Graph
         The graph, see :func:`permuted`.
     """
-    search = _Search(parts_of(graph), [])
+    search = _OrderSearch(parts_of(graph), [])
     for part in search.parts.free():
         part.order = choose(part.size)
     return reordered(graph, search.parts)
 
 
-class _Search:
+class _OrderSearch:
     """The orders of all parts, improved one after the other."""
 
     def __init__(self, parts: Parts, convolutions: list[Connections]):
@@ -335,7 +335,7 @@ class _Search:
             part.order = best
         return better
 
-    def _candidates(self, part: Part, touching: list[Connections]) -> Iterator[Order]:
+    def _candidates(self, part: ChannelPart, touching: list[Connections]) -> Iterator[Order]:
         """Yield orders that group channels with similar uses: by readers, by writers, or by both; uses are connections,
         or the words and tiles that contain these at present."""
         for is_fine in (True, False):
@@ -349,13 +349,13 @@ class _Search:
             if readers and makers:
                 yield alike(np.concatenate(readers + makers, axis=1), touching[0].columns)
 
-    def _uses_as_input(self, part: Part, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
+    def _uses_as_input(self, part: ChannelPart, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
         """Yield bool[channels of the part, outputs or tiles], for each occurrence of the part."""
         used = one.used if is_fine else one.by_tile(self.parts.order(one.target))
         for first in self.parts.places(part, one.source):
             yield used[:, first : first + part.size].T
 
-    def _uses_as_output(self, part: Part, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
+    def _uses_as_output(self, part: ChannelPart, one: Connections, *, is_fine: bool) -> Iterator[Bool]:
         """Yield bool[channels of the part, inputs or words], for each occurrence of the part."""
         used = one.used if is_fine else one.by_word(self.parts.order(one.source))
         for first in self.parts.places(part, one.target):

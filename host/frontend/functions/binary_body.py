@@ -14,7 +14,7 @@ from onnx import FunctionProto, NodeProto, TensorProto
 from ....golden.numerics.requant import pack_parameters, requantise
 from ...graph import Int8
 from ...model.functions.binary_function import EXACT
-from ..source import Geometry
+from ..source import KernelGeometry
 from .body import BodyError, BodyReader, Requantised, code, read_with, shown
 
 _PADS_ITSELF = "a binary map cannot hold; pad with a Pad node in front, whose value is +1 or -1, or 0 for nothing"
@@ -37,7 +37,7 @@ class BinaryBody:
         The least int8 code of the input that counts as +1.
     pad_value : int
         Value of the padding: +1, -1, or 0 for none.
-    geometry : Geometry
+    geometry : KernelGeometry
         Geometry of the kernel, without sizes for vectors.
     """
 
@@ -49,7 +49,7 @@ class BinaryBody:
     high: int
     zero_point: int
     pad_value: int
-    geometry: Geometry
+    geometry: KernelGeometry
 
     @property
     def inputs(self) -> int:
@@ -75,10 +75,10 @@ def read_body(function: FunctionProto) -> BinaryBody:
     BodyError
         If its body is no binary convolution.
     """
-    return read_with(_Reader, function)
+    return read_with(_BinaryReader, function)
 
 
-class _Reader(BodyReader):
+class _BinaryReader(BodyReader):
     def read(self) -> BinaryBody:
         self.check_signature()
         sums, finish = self._finish()
@@ -87,7 +87,7 @@ class _Reader(BodyReader):
         pad_value = 1
         if self.operator(values) == "Pad":
             values, pads, pad_value = self._pad(values)
-            geometry = Geometry(geometry.kernel, geometry.strides, geometry.dilations, pads)
+            geometry = KernelGeometry(geometry.kernel, geometry.strides, geometry.dilations, pads)
         zero_point = self._enter(values)
         self.check_all_read()
         bias = self.channels(bias, "the bias", len(weights), np.int32)
@@ -120,7 +120,7 @@ class _Reader(BodyReader):
             )
         return self.node(numbers, "Cast", "the inner products", to=TensorProto.INT32).input[0], bias
 
-    def _products(self, products: str) -> tuple[str, Int8, Geometry]:
+    def _products(self, products: str) -> tuple[str, Int8, KernelGeometry]:
         """Return the tensor that is convolved or multiplied, the weights, and the geometry without pads."""
         node, given = self.take(products, ("Conv", "MatMul"), "the inner products")
         place = f"the weights of {shown(node)}"
@@ -145,7 +145,7 @@ class _Reader(BodyReader):
         self.agree(rank - 2, place)
         return node.input[0], weights, self._geometry(node, given, weights.shape[2:])
 
-    def _geometry(self, node: NodeProto, given: dict, kernel: tuple[int, ...]) -> Geometry:
+    def _geometry(self, node: NodeProto, given: dict, kernel: tuple[int, ...]) -> KernelGeometry:
         strides, dilations = (tuple(given.pop(name, [1] * len(kernel))) for name in ("strides", "dilations"))
         pads, auto = given.pop("pads", []), given.pop("auto_pad", b"NOTSET")
         if any(pads) or auto not in (b"NOTSET", b"VALID"):
@@ -154,7 +154,7 @@ class _Reader(BodyReader):
             raise BodyError(f"{shown(node)} must have one group; write a function for each")
         if tuple(given.pop("kernel_shape", kernel)) != kernel or given:
             raise BodyError(f"{shown(node)} must have the attributes of a convolution with the kernel {list(kernel)}")
-        return Geometry(kernel, strides, dilations, (0,) * (2 * len(kernel)))
+        return KernelGeometry(kernel, strides, dilations, (0,) * (2 * len(kernel)))
 
     def _pad(self, values: str) -> tuple[str, tuple[int, ...], int]:
         """Return the tensor that is padded, and sizes and value of the padding."""

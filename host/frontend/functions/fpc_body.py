@@ -13,9 +13,9 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto
 
 from ....golden.numerics.butterfly import Density, Pattern
-from ....golden.numerics.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, Finish, Stages
+from ....golden.numerics.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, FpcFinish, Stages
 from ...model.functions.fpc_function import GREATEST_VALUE, LEAST_VALUE
-from ..source import Geometry
+from ..source import KernelGeometry
 from .body import BodyError, BodyReader, code, read_with, shown, whole_numbers
 
 
@@ -26,7 +26,7 @@ class FastPointwiseBody:
     Attributes
     ----------
     stages : Stages
-    finish : Finish
+    finish : FpcFinish
     zero_point : int
         Zero point of the input, an int8 code.
     spatial : int or None
@@ -34,7 +34,7 @@ class FastPointwiseBody:
     """
 
     stages: Stages
-    finish: Finish
+    finish: FpcFinish
     zero_point: int
     spatial: int | None
 
@@ -49,9 +49,9 @@ class FastPointwiseBody:
         return self.stages.pattern.outputs
 
     @property
-    def geometry(self) -> Geometry:
+    def geometry(self) -> KernelGeometry:
         """The geometry of a pointwise convolution."""
-        return Geometry()
+        return KernelGeometry()
 
     @property
     def result_zero_point(self) -> int:
@@ -67,7 +67,7 @@ def read_body(function: FunctionProto) -> FastPointwiseBody:
     BodyError
         If its body is no fast pointwise convolution.
     """
-    return read_with(_Reader, function)
+    return read_with(_FastPointwiseReader, function)
 
 
 @dataclass
@@ -83,7 +83,7 @@ class _Stage:
     skipped: list[str]
 
 
-class _Reader(BodyReader):
+class _FastPointwiseReader(BodyReader):
     def read(self) -> FastPointwiseBody:
         """Follow the body from its result to its input."""
         self.check_signature()
@@ -112,7 +112,7 @@ class _Reader(BodyReader):
         shifts = tuple(stage.growth_shift for stage in stages)
         return FastPointwiseBody(Stages(pattern, *weights, shifts, input_shift), finish, zero_point, self.spatial)
 
-    def _finish(self, width: int) -> tuple[str, int, Finish]:
+    def _finish(self, width: int) -> tuple[str, int, FpcFinish]:
         """Return the result of the last stage, the number of channels that are kept, and the epilogue."""
         node = self.node(self.function.output[0], "Cast", "the result", to=TensorProto.INT8)
         found = self.requantised(node.input[0])
@@ -121,7 +121,7 @@ class _Reader(BodyReader):
         if self.operator(values) == "Slice":
             node = self.node(values, "Slice", "the kept channels")
             values, outputs = node.input[0], self._kept(node)
-        finish = Finish(
+        finish = FpcFinish(
             whole_numbers(self.channels(bias, "the bias", outputs), "the bias"),
             self.channels(found.scale, "the result's scale", outputs),
             found.zero_point,

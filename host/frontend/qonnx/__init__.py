@@ -20,7 +20,7 @@ from ..parse import check_file
 from ..source import ModelError
 from .chain import Chain, find_chain, is_scalar
 from .codes import write_average, write_product_codes, write_sum
-from .network import BIPOLAR, INTEGER, Network, Quantiser, is_qonnx, read_network, read_quantiser
+from .network import BIPOLAR, INTEGER, MeasuredNetwork, Quantiser, is_qonnx, read_network, read_quantiser
 from .products import PRODUCTS, Coded, check_scale, read_product
 from .signs import can_count, float_results, write_code_signs, write_counted, write_product_signs
 from .writer import Writer, notes_of, write_step
@@ -51,7 +51,7 @@ def rewrite(model: Model, name: str) -> Model:
 
 
 class _Rewriting:
-    def __init__(self, network: Network):
+    def __init__(self, network: MeasuredNetwork):
         self._network, self._writer = network, Writer(network)
         self._coded: dict[str, Coded] = {}
         self._in_float = float_results(network)

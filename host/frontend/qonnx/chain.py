@@ -12,7 +12,7 @@ from onnx import NodeProto, helper, numpy_helper
 from ...model.runtime import plain_session
 from ..fragments import AVERAGE, LAYOUT, MAX_POOLING, TRANSPARENT, label
 from ..source import ModelError
-from .network import Network, Quantiser
+from .network import MeasuredNetwork, Quantiser
 from .products import PRODUCTS
 
 #: Operators that are monotone in their activation, roundings included.
@@ -49,7 +49,7 @@ class Chain:
         return [node for node in self.nodes if node.op_type in _STEPS]
 
 
-def find_chain(network: Network, coded: Collection[str], name: str) -> Chain:
+def find_chain(network: MeasuredNetwork, coded: Collection[str], name: str) -> Chain:
     """Follow an activation back to a coded tensor, a product of one, or a node with several activations or none."""
     nodes: list[NodeProto] = []
     while name not in coded:
@@ -66,7 +66,7 @@ def find_chain(network: Network, coded: Collection[str], name: str) -> Chain:
     return Chain(name, None, nodes[::-1])
 
 
-def constant_operands(network: Network, nodes: Collection[NodeProto]) -> dict[str, np.ndarray]:
+def constant_operands(network: MeasuredNetwork, nodes: Collection[NodeProto]) -> dict[str, np.ndarray]:
     """Return the constants that nodes read."""
     return {name: network.constants[name] for node in nodes for name in node.input if name in network.constants}
 
@@ -76,7 +76,7 @@ class Evaluator:
 
     Parameters
     ----------
-    network : Network
+    network : MeasuredNetwork
     chain : Chain
         The chain; its pooling is left out, as it chooses among such values.
     quantiser : Quantiser
@@ -90,7 +90,7 @@ class Evaluator:
         If a result depends on more than a value and its channel.
     """
 
-    def __init__(self, network: Network, chain: Chain, quantiser: Quantiser, channels: int):
+    def __init__(self, network: MeasuredNetwork, chain: Chain, quantiser: Quantiser, channels: int):
         self._place = f"{network.name}: {label(quantiser.node)}"
         self._channels, self._rank = channels, len(network.shapes[chain.root])
         self._feed, self._result = chain.root, quantiser.node.output[0]
@@ -111,7 +111,7 @@ class Evaluator:
         )
         self._session = plain_session(model)
 
-    def _per_channel(self, network: Network, chain: Chain) -> list[NodeProto]:
+    def _per_channel(self, network: MeasuredNetwork, chain: Chain) -> list[NodeProto]:
         """Return the operators with one position for each channel; those that only move values become Identity."""
         self._pools: set[str] = set()
         nodes, moved = [], None
@@ -183,7 +183,7 @@ class Evaluator:
         return array.reshape(shape)
 
 
-def require_monotone(network: Network, chain: Chain, place: str) -> None:
+def require_monotone(network: MeasuredNetwork, chain: Chain, place: str) -> None:
     """Refuse operators that are not monotone.
 
     Raises
@@ -199,7 +199,7 @@ def require_monotone(network: Network, chain: Chain, place: str) -> None:
             )
 
 
-def is_scalar(network: Network, nodes: Collection[NodeProto]) -> bool:
+def is_scalar(network: MeasuredNetwork, nodes: Collection[NodeProto]) -> bool:
     """Return whether all constants of nodes are single values; those of layout operators are shapes and do not
     count."""
     pointwise = [node for node in nodes if node.op_type not in _STEPS]

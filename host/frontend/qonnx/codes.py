@@ -22,7 +22,7 @@ from ..lowering.averaging import check_ties
 from ..source import ModelError, UnsupportedError
 from .chain import Chain, constant_operands
 from .fit import Affine, fit_scaled, fit_windows
-from .network import Network, Quantiser
+from .network import MeasuredNetwork, Quantiser
 from .products import PRODUCTS, Coded, Product
 from .signs import write_integer_product, write_scaled_channels
 from .thresholds import Wanted, evaluate_sums
@@ -33,7 +33,7 @@ _DEPARTURE = 2.0**-4
 
 
 def write_product_codes(
-    writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
+    writer: Writer, network: MeasuredNetwork, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
 ) -> Coded:
     """Write a product whose results are quantised.
 
@@ -190,7 +190,7 @@ FULL = (-128, 127)
 
 def write_sum(
     writer: Writer,
-    network: Network,
+    network: MeasuredNetwork,
     quantiser: Quantiser,
     chain: Chain,
     operands: tuple[Coded, Coded],
@@ -235,7 +235,7 @@ def write_sum(
 
 
 def _check_pairs(
-    network: Network,
+    network: MeasuredNetwork,
     quantiser: Quantiser,
     chain: Chain,
     operands: tuple[Coded, Coded],
@@ -266,7 +266,7 @@ def _check_pairs(
 
 
 def _given_codes(
-    network: Network,
+    network: MeasuredNetwork,
     quantiser: Quantiser,
     chain: Chain,
     operands: tuple[Coded, Coded],
@@ -304,7 +304,7 @@ _QUANTISE = "put a QuantIdentity of Brevitas' default rounding, without a zero p
 
 
 def write_average(
-    writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, source: Coded, scale: np.float32
+    writer: Writer, network: MeasuredNetwork, quantiser: Quantiser, chain: Chain, source: Coded, scale: np.float32
 ) -> Coded | None:
     """Write an average of codes and its quantisation, with codes that do not depend on ONNX Runtime's roundings
     between.
@@ -354,7 +354,7 @@ def _check_form(quantiser: Quantiser, chain: Chain, node: NodeProto, source: Cod
         )
 
 
-def _check_codes(network: Network, node: NodeProto, source: Coded, target: tuple[np.float32, int]) -> None:
+def _check_codes(network: MeasuredNetwork, node: NodeProto, source: Coded, target: tuple[np.float32, int]) -> None:
     """Check that all elements count equally, and that their order does not affect a code."""
     given = attributes_of(node)
     bordered = any(given.get("pads", ())) or given.get("auto_pad", b"").startswith(b"SAME")
@@ -375,7 +375,7 @@ def _check_codes(network: Network, node: NodeProto, source: Coded, target: tuple
         ) from error
 
 
-def _is_inner(network: Network, node: NodeProto) -> bool:
+def _is_inner(network: MeasuredNetwork, node: NodeProto) -> bool:
     """Return whether there are products before a node and after it; else the host may compute it."""
     above, below = set(node.input), set(node.output)
     is_fed = is_read = False

@@ -205,7 +205,7 @@ _COPIES = (1, 2, 4, 8)
 
 
 @dataclass
-class Windows:
+class WindowFit:
     """A fit by two layers: the first counts sums in windows of 256, the second gives their codes.
 
     Where the codes of a channel change over n sums, the number of those below a sum is
@@ -245,7 +245,7 @@ class Windows:
         return np.tile(of_copies, self.parts)
 
 
-def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
+def fit_windows(wanted: Wanted, zero_point: int) -> WindowFit:
     """Fit two layers, with as few channels between as possible."""
     channels, step = wanted.codes.shape[1], int(np.diff(wanted.sums).min())
     factor, least, ways = (np.zeros(channels, np.int64) for _ in range(3))
@@ -275,7 +275,7 @@ def fit_windows(wanted: Wanted, zero_point: int) -> Windows:
                 judge(second, channel, entering, number[channel], limits)
         if not second.wrong.any():
             break
-    return Windows(parts, copies, step, factor, least, second)
+    return WindowFit(parts, copies, step, factor, least, second)
 
 
 def _second(

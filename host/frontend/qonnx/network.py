@@ -163,7 +163,7 @@ def _number(place: str, node: NodeProto, at: int, kind: str, constants: Mapping[
     return float(value.item())
 
 
-class Network(OnnxGraph):
+class MeasuredNetwork(OnnxGraph):
     """The input of the rewriting: all nodes, constants included, with the constants and shapes of ``measured``.
 
     Parameters
@@ -205,7 +205,7 @@ class Network(OnnxGraph):
         return self.measured.dynamic_inputs(node)
 
 
-def read_network(model: onnx.ModelProto, name: str) -> Network:
+def read_network(model: onnx.ModelProto, name: str) -> MeasuredNetwork:
     """Read a model's quantisers, and measure it.
 
     Raises
@@ -233,12 +233,12 @@ def read_network(model: onnx.ModelProto, name: str) -> Network:
     check_inputs(measured)
     fix_batch(measured.model)
     measure(measured)
-    network = Network(name, given, measured, quantisers, initializers)
+    network = MeasuredNetwork(name, given, measured, quantisers, initializers)
     _check_sizes(network)
     return network
 
 
-def _check_sizes(network: Network) -> None:
+def _check_sizes(network: MeasuredNetwork) -> None:
     for node in network.dynamic:
         for output in node.output:
             if 0 in network.shapes.get(output, ()):

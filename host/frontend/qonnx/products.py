@@ -13,7 +13,7 @@ from ...graph import Int8, Window
 from ...model.onnx_graph import attributes_of
 from ..fragments import LAYOUT, TRANSPARENT, label
 from ..source import ModelError
-from .network import Network
+from .network import MeasuredNetwork
 
 PRODUCTS = ("Conv", "Gemm", "MatMul")
 #: Unit roundoff of float32: no rounding changes a number by more than this share of it.
@@ -186,7 +186,7 @@ def _mantissa(numbers: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
 # A product of a QONNX network is read with weights as whole numbers, scales, bias and geometry.
 
 
-def read_product(network: Network, node: NodeProto, source: Coded) -> Product:
+def read_product(network: MeasuredNetwork, node: NodeProto, source: Coded) -> Product:
     """Read a product whose first operand is coded.
 
     Raises
@@ -214,7 +214,9 @@ def read_product(network: Network, node: NodeProto, source: Coded) -> Product:
     return Product(node, source, codes, scale, _bias(network, node, 2, len(codes)))
 
 
-def _convolution(network: Network, node: NodeProto, source: Coded, weights: np.ndarray, scales: np.ndarray) -> Product:
+def _convolution(
+    network: MeasuredNetwork, node: NodeProto, source: Coded, weights: np.ndarray, scales: np.ndarray
+) -> Product:
     place, given, rank = f"{network.name}: {label(node)}", attributes_of(node), weights.ndim - 2
     if rank not in (1, 2):
         raise ModelError(f"{place} must have one or two spatial dimensions, not {rank}; reshape the map")
@@ -236,7 +238,7 @@ def _convolution(network: Network, node: NodeProto, source: Coded, weights: np.n
     return dataclasses.replace(product, area=(*ahead, *network.shapes[node.input[0]][2:]))
 
 
-def _scales_of(network: Network, name: str) -> np.ndarray:
+def _scales_of(network: MeasuredNetwork, name: str) -> np.ndarray:
     """Return the scale of every weight: that of the quantiser, moved as its results are on the way to the product."""
     steps: list[NodeProto] = []
     at = name
@@ -298,7 +300,7 @@ def _codes(place: str, name: str, weights: np.ndarray, scales: np.ndarray) -> tu
     return codes.astype(np.int8), scale
 
 
-def _bias(network: Network, node: NodeProto, at: int, outputs: int) -> npt.NDArray[np.float32] | None:
+def _bias(network: MeasuredNetwork, node: NodeProto, at: int, outputs: int) -> npt.NDArray[np.float32] | None:
     if len(node.input) <= at or not node.input[at]:
         return None
     bias = network.constants.get(node.input[at])

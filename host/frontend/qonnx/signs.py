@@ -10,14 +10,14 @@ from ..fragments import MAX_POOLING, label
 from ..integer_products import MOST_RESULTS
 from ..source import ModelError
 from .chain import Chain, Evaluator, require_monotone
-from .network import Network, Quantiser
+from .network import MeasuredNetwork, Quantiser
 from .products import PRODUCTS, Coded, Product
 from .thresholds import Thresholds, Way, find_thresholds
 from .writer import Writer, write_step
 
 
 def write_product_signs(
-    writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
+    writer: Writer, network: MeasuredNetwork, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32
 ) -> Coded:
     """Write a product whose results become signs: inner products and their thresholds in one layer.
 
@@ -51,7 +51,9 @@ def write_product_signs(
     return Coded(first, scale, is_binary=True)
 
 
-def _thresholds_of(network: Network, quantiser: Quantiser, chain: Chain, product: Product, place: str) -> Thresholds:
+def _thresholds_of(
+    network: MeasuredNetwork, quantiser: Quantiser, chain: Chain, product: Product, place: str
+) -> Thresholds:
     evaluator = Evaluator(network, chain, quantiser, product.outputs)
     sums = product.sums()
 
@@ -160,7 +162,7 @@ def write_integer_product(
 
 
 def write_code_signs(
-    writer: Writer, network: Network, quantiser: Quantiser, chain: Chain, source: Coded, scale: np.float32
+    writer: Writer, network: MeasuredNetwork, quantiser: Quantiser, chain: Chain, source: Coded, scale: np.float32
 ) -> Coded:
     """Write codes that become signs, with a threshold of the code for each channel.
 
@@ -254,7 +256,7 @@ def write_scaled_channels(
 _STEPS = 255
 
 
-def float_results(network: Network) -> set[str]:
+def float_results(network: MeasuredNetwork) -> set[str]:
     """Return the tensors that outputs of the model are computed from without a quantiser between."""
     frontier, found = [value.name for value in network.model.graph.output], set()
     while frontier:
@@ -280,7 +282,7 @@ def _results_of(product: Product) -> tuple[int, int, int]:
     return int(sums[0]), step, max(-(-int(sums[-1] - sums[0]) // (step * _STEPS)), 1)
 
 
-def write_counted(writer: Writer, network: Network, product: Product) -> None:
+def write_counted(writer: Writer, network: MeasuredNetwork, product: Product) -> None:
     """Write a product of binary values as codes that add up to its sums, and compute its results from them in float.
 
     A sum p that is at least l and rises by steps of d is

@@ -13,7 +13,7 @@ from onnx import NodeProto
 from ..fragments import MAX_POOLING, label
 from ..source import ModelError
 from .chain import POWERS, Chain, Evaluator, require_monotone
-from .network import Network, Quantiser
+from .network import MeasuredNetwork, Quantiser
 from .products import Product
 
 #: Most decisions of one layer; they take half a minute.
@@ -247,7 +247,7 @@ class Wanted:
 
 
 def evaluate_sums(
-    network: Network, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32, place: str
+    network: MeasuredNetwork, quantiser: Quantiser, chain: Chain, product: Product, scale: np.float32, place: str
 ) -> Wanted:
     """Evaluate a chain on the sums of a product whose results are quantised.
 

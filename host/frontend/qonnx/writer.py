@@ -17,7 +17,7 @@ from ...model.functions.binary_function import make_function as make_binary
 from ...model.functions.onnx_function import LEAST_OPSET, add_function
 from ...model.onnx_graph import import_operators, set_nodes
 from ..source import ModelError
-from .network import DOMAINS, Network
+from .network import DOMAINS, MeasuredNetwork
 from .products import Coded
 
 _MICROSOFT = "com.microsoft"
@@ -44,7 +44,7 @@ class Writer:
 
     Parameters
     ----------
-    network : Network
+    network : MeasuredNetwork
         The network, whose inputs and outputs the model has.
 
     Raises
@@ -53,7 +53,7 @@ class Writer:
         If its operator set is too old for binary functions.
     """
 
-    def __init__(self, network: Network):
+    def __init__(self, network: MeasuredNetwork):
         self._network = network
         self._model = copy.deepcopy(network.measured.model)
         given = network.model.graph

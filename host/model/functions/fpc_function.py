@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import FunctionProto, TensorProto
 
-from ....golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, Finish, Stages
+from ....golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, FpcFinish, Stages
 from .onnx_function import LEAST_OPSET, Body, add_function, make_call
 
 __all__ = ["GREATEST_VALUE", "LEAST_VALUE", "NAME", "add_function", "make_call", "make_function"]
@@ -22,7 +22,7 @@ LEAST_VALUE, GREATEST_VALUE = float(-(1 << VALUE_BITS - 1)), float((1 << VALUE_B
 
 def make_function(
     stages: Stages,
-    finish: Finish,
+    finish: FpcFinish,
     zero_point: int,
     *,
     spatial: int = 2,
@@ -34,7 +34,7 @@ def make_function(
     Parameters
     ----------
     stages : Stages
-    finish : Finish
+    finish : FpcFinish
     zero_point : int
         The input's zero point, as an int8 code.
     spatial : int
@@ -104,7 +104,7 @@ def _stage(body: Body, stages: Stages, stage: int, entering: list[str]) -> str:
 _LIMITS = (("least", LEAST_VALUE), ("greatest", GREATEST_VALUE))
 
 
-def _finish(body: Body, values: str, stages: Stages, finish: Finish) -> None:
+def _finish(body: Body, values: str, stages: Stages, finish: FpcFinish) -> None:
     pattern = stages.pattern
     if pattern.outputs < pattern.width:
         ends = (body.constant(f"kept_{name}", [at], np.int64) for name, at in _kept(pattern.outputs))

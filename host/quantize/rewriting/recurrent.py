@@ -35,7 +35,7 @@ Value = str | Float64
 
 
 @dataclass(frozen=True)
-class Direction:
+class RecurrentPass:
     """One pass over the steps.
 
     Attributes
@@ -71,7 +71,7 @@ class Recurrence:
         Number of steps, of elements that each step reads, and of elements of the state.
     resets_behind : bool
         Whether a GRU's reset gate multiplies the product with the state, instead of the state: as in PyTorch.
-    directions : list of Direction
+    directions : list of RecurrentPass
     starts : dict of str to str
         The computed tensors of initial state and cell, for all directions; empty if they are known.
     """
@@ -81,7 +81,7 @@ class Recurrence:
     inputs: int
     hidden: int
     resets_behind: bool
-    directions: list[Direction]
+    directions: list[RecurrentPass]
     starts: dict[str, str]
 
 
@@ -106,7 +106,7 @@ def recurrence(graph: FloatGraph, node: NodeProto) -> Recurrence:
     for at, is_reverse in enumerate(_DIRECTIONS[attributes.get("direction", b"forward").decode()]):
         parts = (weights[at], recurrent[at], *np.split(added[at], 2))
         named = [dict(zip(gates, np.split(part, len(gates)), strict=True)) for part in parts]
-        found.append(Direction(is_reverse, *named, states[0][at], states[1][at]))
+        found.append(RecurrentPass(is_reverse, *named, states[0][at], states[1][at]))
     resets_behind = bool(attributes.get("linear_before_reset", 0))
     computed = ["" if name in graph.constants else name for name in operands[5:7]]
     starts = dict(zip(("state", "cell"), computed, strict=True))
@@ -313,7 +313,7 @@ class _Writer:
         return new if is_all else self.alike(role, "Add", new, kept)
 
 
-def _states(write: _Writer, of: Recurrence, direction: Direction, rows: str) -> tuple[list[str], str]:
+def _states(write: _Writer, of: Recurrence, direction: RecurrentPass, rows: str) -> tuple[list[str], str]:
     """Return the state after each step, in the order of the sequence, and the cell after the last one."""
     # The operand of a reset gate needs its own offset; all other offsets are part of the product with the inputs.
     late = "h" if of.resets_behind and of.operator == "GRU" else ""
@@ -358,7 +358,7 @@ def _stacked(gates: str, of: dict[str, Float64]) -> Float64:
 
 
 def _projection(
-    write: _Writer, of: Recurrence, direction: Direction, rows: str, gates: str, *, with_state: bool
+    write: _Writer, of: Recurrence, direction: RecurrentPass, rows: str, gates: str, *, with_state: bool
 ) -> list[str]:
     """Return the addends of all steps that do not depend on the state, from one product."""
     offset = _stacked(gates, direction.offsets) + (_stacked(gates, direction.state_offsets) if with_state else 0)

@@ -15,7 +15,7 @@ from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.host.compiler.clock.buses import (
     Agenda,
     Events,
-    Port,
+    MemoryPort,
     Process,
     ReadMemory,
     SharedReads,
@@ -122,7 +122,7 @@ def test_a_store_reads_as_many_beats_ahead_as_there_is_room_for(first_beats: int
         left.extend(range(begin, begin + beats))
         return begin, begin + beats + 40
 
-    store = StoreClock(agenda, config, Port(), Events(agenda), send)
+    store = StoreClock(agenda, config, MemoryPort(), Events(agenda), send)
     store.start()
     beat = config.axi.data_bytes
     fields = Store(rows=1, external=(16 - first_beats) * beat, row_bytes=128 * beat)
@@ -142,7 +142,7 @@ def test_one_core_is_not_held_up() -> None:
     for shared in (False, True):
         agenda = Agenda()
         send = partial(SharedWrites(Turns(agenda, 2, 0)).send, 0) if shared else None
-        store = StoreClock(agenda, config, Port(), Events(agenda), send)
+        store = StoreClock(agenda, config, MemoryPort(), Events(agenda), send)
         store.start()
         store.accept(Command(Store(rows=9, external=64, external_row=200, row_bytes=200)), 0)
         agenda.run()

@@ -16,9 +16,9 @@ from lutterfly.golden.timing.latencies import RESULT_WINDOWS, chunk_cycles, fill
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import plan_graph
-from lutterfly.host.compiler.clock.buses import Agenda, Barriers, Events, Port, Process, ReadBus, Rounds, Signal
-from lutterfly.host.compiler.clock.core import Part, Queues, Surroundings, hide
-from lutterfly.host.compiler.clock.dma import LoadClock, Run, StoreClock, runs
+from lutterfly.host.compiler.clock.buses import Agenda, Barriers, Events, MemoryPort, Process, ReadBus, Rounds, Signal
+from lutterfly.host.compiler.clock.core import CoreClock, CoreContext, Part, hide
+from lutterfly.host.compiler.clock.dma import LoadClock, LoadRun, StoreClock, runs
 from lutterfly.host.compiler.operation import Command
 from lutterfly.host.graph import Window
 
@@ -35,7 +35,7 @@ def random_rounds(rng: np.random.Generator, begin: int) -> tuple[Rounds, set[int
 @pytest.mark.parametrize("seed", range(50))
 def test_a_port_finds_the_free_cycles(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    port, taken, end = Port(), set(), 0
+    port, taken, end = MemoryPort(), set(), 0
     for _ in range(int(rng.integers(0, 5))):
         rounds, cycles = random_rounds(rng, end + int(rng.integers(0, 5)))
         end, taken = rounds.begin + rounds.period * rounds.count, taken | cycles
@@ -107,7 +107,7 @@ def test_chunks_begin_and_end_in_beats(seed: int) -> None:
     rng = np.random.default_rng(seed)
     beat, address, pieces, piece = 8, *(int(number) for number in rng.integers(1, 30, 3))
     chunk = int(rng.choice([1, 2, 4, 8]))
-    run = Run(address, pieces * piece, beat, piece, chunk)
+    run = LoadRun(address, pieces * piece, beat, piece, chunk)
     # First and last byte of each chunk, on the bus.
     chunks = [
         (byte, min(byte + chunk, end) - 1)
@@ -170,8 +170,8 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
     name = maker.convolution("x", 20, Window((3, 3), pads=(1, 1, 1, 1)))
     plan = plan_graph(maker.finish(maker.convolution(name, 24, Window((3, 3), pads=(1, 1, 1, 1)))), config)
     agenda = Agenda()
-    around = Surroundings(agenda, ReadBus(agenda, shared=True), None, Barriers(agenda))
-    queues = Queues(config, 0, plan.commands, around, last=Queue.DMA)
+    around = CoreContext(agenda, ReadBus(agenda, shared=True), None, Barriers(agenda))
+    queues = CoreClock(config, 0, plan.commands, around, last=Queue.DMA)
     queues.start()
     agenda.run()
     chunks = 0
@@ -193,7 +193,7 @@ def test_every_chunk_of_a_load_is_counted_once(preset: str) -> None:
 @pytest.mark.parametrize(("row_bytes", "rows"), [(4, 7), (2 * 64, 4)])
 def test_stages_of_a_store_hold_what_cannot_be_read(row_bytes: int, rows: int) -> None:
     # The reader has a burst, two begin, two are found; a row is split, another one waits for that.
-    config, agenda, port = PRESETS["tiny"], Agenda(), Port()
+    config, agenda, port = PRESETS["tiny"], Agenda(), MemoryPort()
     port.take(1000, lambda: [Rounds(0, 1000, 1, ((0, 1000),))])
     store = StoreClock(agenda, config, port, Events(agenda))
     store.start()
@@ -221,7 +221,7 @@ def test_a_load_writes_from_its_first_beat_on(pieces: int, piece_bytes: int, cyc
     # Twelve beats each: more chunks than these, as many, and a last beat that is not full.
     agenda = Agenda()
     completed = Events(agenda)
-    load = LoadClock(agenda, PRESETS["tiny"], ReadBus(agenda, shared=False), Port(), completed)
+    load = LoadClock(agenda, PRESETS["tiny"], ReadBus(agenda, shared=False), MemoryPort(), completed)
     load.start()
     load.accept(Command(load_of(row_pieces=pieces, piece_bytes=piece_bytes)), 0)
     agenda.run()

@@ -15,7 +15,7 @@ from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import encode, plan_graph, search
 from lutterfly.host.compiler.lower import wide_windows
-from lutterfly.host.compiler.rewrite.permute import _Search, in_orders, permuted
+from lutterfly.host.compiler.rewrite.permute import _OrderSearch, in_orders, permuted
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Convolution, Graph, Window
 from lutterfly.host.graph.evaluate import evaluate
@@ -134,7 +134,7 @@ def test_orders_are_chosen_anew_while_that_helps(
 ) -> None:
     graph, masks, rng = residual(0)
     left = iter(helps)
-    monkeypatch.setattr(_Search, "improve", lambda self: next(left))
+    monkeypatch.setattr(_OrderSearch, "improve", lambda self: next(left))
     permuted(masked(graph, shuffled(graph, masks, rng)), CONFIG)
     assert len(helps) - len(list(left)) == rounds
 

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.networks.butterflies import Network, patterns, random_finish, random_stages
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
-from lutterfly.golden.numerics.fpc import Finish, Stages, fast_pointwise
+from lutterfly.golden.numerics.fpc import FpcFinish, Stages, fast_pointwise
 from lutterfly.host.model.functions.fpc_function import add_function, make_call, make_function
 
 SIZES = ((3, 3), (3, 256), (256, 3), (5, 7), (16, 16), (17, 16), (31, 64), (64, 64), (100, 60), (128, 129), (256, 256))
 
 
-def assert_runs(stages: Stages, finish: Finish, zero_point: int, codes: np.ndarray, *, opset: int = 17) -> None:
+def assert_runs(stages: Stages, finish: FpcFinish, zero_point: int, codes: np.ndarray, *, opset: int = 17) -> None:
     """ONNX Runtime's bytes for ``codes``, int8[batch, inputs, ...], are the golden ones."""
     network = Network(codes.shape[1:], opset=opset)
     pattern, spatial = stages.pattern, codes.ndim - 2
@@ -70,7 +70,7 @@ def test_every_operator_set_has_it(opset: int):
 
 def test_greatest_scales_saturate():
     pattern = Pattern.of(4, 4)
-    finish = Finish(np.array([-32768, 32767, 0, 5]), np.full(4, 3e38, np.float32), -128, -128, 127)
+    finish = FpcFinish(np.array([-32768, 32767, 0, 5]), np.full(4, 3e38, np.float32), -128, -128, 127)
     codes = np.arange(-128, 128).astype(np.int8).reshape(16, 4, 4)
     assert_runs(random_stages(pattern, 1, extreme=True), finish, 0, codes)
 
