@@ -26,7 +26,7 @@ import pytest
 from cocotb_tests.support.sampling import chosen
 from lutterfly.synth import tools
 
-# Tests that need what an extra installs: skipped without it, and left to `make regress` by :mod:`.tiers`.
+# Tests that need what an extra installs: skipped without it, and left to `make regress`.
 
 
 def _needs(extra: str, *modules: str) -> pytest.MarkDecorator:

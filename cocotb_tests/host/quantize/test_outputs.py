@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from cocotb_tests.host.quantize.test_spellings import MAP, ROWS, model, values
+from cocotb_tests.host.quantize.rewriting.test_spellings import MAP, ROWS, model, values
 from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import compile_model

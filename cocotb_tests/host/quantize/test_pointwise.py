@@ -1,4 +1,4 @@
-"""Which pointwise operators stay in float: functions of one activation, and limits that codes do not have."""
+"""Which pointwise operators stay in float, and which activations are quantised around 0."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cocotb_tests.support.oracles.exactness import assert_exact, needs_reference
 from lutterfly.host.model.model import Model
 from lutterfly.host.quantize import quantize
 from lutterfly.host.quantize.pointwise import limiting_nodes, pointwise_nodes
+from lutterfly.host.quantize.ranges import around_zero
 from lutterfly.host.quantize.static_quantisation import relative_errors
 
 #: Nodes as (operator, inputs, output) after the convolutions ``a`` and ``b`` of one input, and which stay in float.
@@ -102,3 +103,48 @@ def test_limits_that_codes_do_not_have_stay(operator: str, override: dict[str, f
         model.graph.initializer.append(numpy_helper.from_array(np.array(value, np.float32), name))
     model.graph.node[1].name = "limit"
     assert [*limiting_nodes(model, {"y": [override]} if override else {})] == ["limit"] * is_kept
+
+
+# Which activations are quantised around 0.
+
+
+def test_both_operands_and_what_their_codes_come_from() -> None:
+    """Past what keeps codes; neither results, nor what is multiplied by a constant."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["tokens"]),
+        helper.make_node("Reshape", ["tokens", "shape"], ["rows"]),
+        helper.make_node("Transpose", ["rows"], ["turned"], perm=[1, 0]),
+        helper.make_node("Mul", ["tokens", "half"], ["scaled"]),
+        helper.make_node("MatMul", ["scaled", "turned"], ["y"]),
+    ]
+    held = [
+        numpy_helper.from_array(array, name)
+        for name, array in (("w", np.eye(3)), ("half", np.array(0.5)), ("shape", np.array([4, 3])))
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "products", ends[:1], ends[1:], held))
+    known = {"turned": [{"rmin": -1.0}], "y": [{"rmax": 2.0}]}
+    found = around_zero(model, known)
+    assert {name for name, (given,) in found.items() if given.get("symmetric")} == {
+        "tokens",
+        "rows",
+        "turned",
+        "scaled",
+    }
+    # What is known of a tensor stays.
+    assert found["turned"] == [{"rmin": -1.0, "symmetric": True}]
+    assert found["y"] == known["y"]
+
+
+@pytest.mark.parametrize("kind", ["Flatten", "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze"])
+def test_what_moves_codes_alone_passes_them_on(kind: str) -> None:
+    """Of the further outputs as of the first, and several in a row."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["made"]),
+        helper.make_node(kind, ["made"], ["moved", "aside"]),
+        helper.make_node(kind, ["aside"], ["again"]),
+        helper.make_node("MatMul", ["again", "x"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "products", ends[:1], ends[1:]))
+    assert around_zero(model, {}).keys() == {"again", "aside", "made", "x"}

@@ -3,15 +3,16 @@ refused by name, or the host computes them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import onnx
 import pytest
 
-from cocotb_tests.support.networks.generated import TINY, Maker
+from cocotb_tests.support.networks.generated import TINY, Codes, Generated, Maker
+from cocotb_tests.support.networks.qdq_graphs import GraphOfCodes
 from cocotb_tests.support.networks.small_models import WIDE, convolved, node_name, repeated, widened
-from cocotb_tests.support.oracles.exactness import assert_answers, assert_exact, assert_right, needs_reference
+from cocotb_tests.support.oracles.exactness import accepted, assert_answers, assert_exact, assert_right, needs_reference
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.frontend import ModelError, describe, import_model
 from lutterfly.host.frontend.classify import NARROW, REMEDY
@@ -368,3 +369,58 @@ def test_the_core_has_the_bytes_of_16_bits_in_between():
     tensor = widened(made, made.dequantised())
     finish(made, widened(made, made.pointwise(tensor, "HardSwish"), np.uint16, 0.00007))
     assert_right(verify(made.serialise(opset=21), PRESETS["tiny"], samples=1))
+
+
+# Networks with 16-bit tensors beside all else that random graphs of codes have, and on the simulated core.
+
+# Random graphs of codes in which 16-bit tensors stand between pointwise operators, beside all else that they have.
+
+
+class GraphOfWideCodes(GraphOfCodes):
+    """A :class:`GraphOfCodes` with 16 bits in front of and after activations, layout and pooling."""
+
+    def __init__(self, seed: int):
+        #: Its own, so that the graphs are those of the same seed without 16 bits.
+        self._wide = np.random.default_rng([seed, 16])
+        super().__init__(seed)
+
+    def _dequantise(self, item: Codes) -> str:
+        return self._widen(super()._dequantise(item), 0.3)
+
+    def _layout(self, tensor: str, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        tensor, shape = super()._layout(tensor, shape)
+        return self._widen(tensor, 0.5), shape
+
+    def _widen(self, tensor: str, probability: float) -> str:
+        """16 bits for a float tensor: fine, or so coarse that they decide codes; now and then some values are cut."""
+        while self._wide.random() < probability:
+            dtype, scale = WIDE[self._wide.integers(2)], float(self._wide.choice([0.0003, 0.0001, 0.00002, 0.02]))
+            zero = int(self._wide.choice([0, 0, 5000, -30000]))
+            tensor = widened(self.maker, tensor, dtype, scale, zero, domain="com.microsoft")
+        return tensor
+
+
+def graphs(*seeds: int) -> Iterator[Generated]:
+    return (GraphOfWideCodes(seed).finish() for seed in range(*seeds))
+
+
+@pytest.mark.regress
+def test_random_graphs() -> None:
+    assert accepted(graphs(12), "wide_graph", samples=2) > 9
+
+
+@pytest.mark.regress
+def test_many_random_graphs() -> None:
+    assert accepted(graphs(12, 1000), "wide_graph", samples=2) > 800
+
+
+def test_the_core_has_the_bytes_of_places_that_share_a_table() -> None:
+    made = repeated(3)
+    made.product("Conv", (4, 4, 1, 1), 0, made.shape, bias=False)
+    assert_right(verify(made.serialise(opset=21), PRESETS["tiny"], samples=2))
+
+
+def test_the_core_has_the_bytes_of_a_random_graph() -> None:
+    found = verify(GraphOfWideCodes(12).finish().model, PRESETS["tiny"], samples=1)
+    assert found.bytes
+    assert not found.mismatched_bytes
