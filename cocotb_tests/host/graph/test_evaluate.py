@@ -1,11 +1,13 @@
-"""Golden evaluation of a graph: every integer tensor of random models has ONNX Runtime's bytes."""
+"""Golden evaluation of a graph and the tables in it: ONNX Runtime's bytes of every integer tensor."""
 
 from __future__ import annotations
 
 import re
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper, numpy_helper
 
 from cocotb_tests.support.networks.butterflies import fast_network
 from cocotb_tests.support.networks.generated import FORMS, Limits, chain, layer
@@ -15,6 +17,8 @@ from cocotb_tests.support.quantised.graphs import random_arranged, random_binary
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Layer, Pad, View, Window
 from lutterfly.host.graph.evaluate import evaluate, from_onnx, outputs_of, to_onnx
+from lutterfly.host.graph.geometry import from_codes, to_codes
+from lutterfly.host.graph.tabulate import CODES, tabulate
 
 KINDS = ("conv", "conv1d", "fc", "pool", "activation")
 
@@ -132,3 +136,51 @@ def test_several_samples_have_the_bytes_of_plain_loops(kind: str) -> None:
         for number, sample in enumerate(samples):
             for name, codes in evaluate_float(graph, sample).items():
                 np.testing.assert_array_equal(found[name][number], codes, err_msg=f"{seed}: {name}")
+
+
+# Transfer tables: ONNX Runtime's result for every code, and none where it depends on more than the code.
+
+
+def model(operator: str, dtype: type, *, scale: float, zero: int, **attributes) -> onnx.ModelProto:
+    """DequantizeLinear, ``operator``, QuantizeLinear with the given scale and zero point at both ends."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["a"]),
+        helper.make_node(operator, ["a"], ["b"], **attributes),
+        helper.make_node("QuantizeLinear", ["b", "scale", "zero"], ["y"]),
+    ]
+    if operator == "CumSum":
+        nodes[1].input.append("axis")
+    values = {"scale": np.float32(scale), "zero": np.array(zero, dtype), "axis": np.int64(0)}
+    constants = [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()]
+    code = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    ends = [[helper.make_tensor_value_info(name, code, ["n"])] for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", *ends, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize(("operator", "function"), [("Tanh", np.tanh), ("Neg", np.negative), ("Abs", np.abs)])
+def test_a_table_holds_the_quantised_function(dtype: type, operator: str, function):
+    zero, scale = 3, np.float32(1 / 64)
+    part = model(operator, dtype, scale=scale, zero=zero if dtype == np.int8 else zero + 128)
+    table = tabulate(part)
+    values = function((CODES.astype(np.float64) - zero) * scale) / scale
+    assert (table.dtype, table.shape) == (np.int8, (256,))
+    np.testing.assert_array_equal(table, np.clip(np.rint(values) + zero, -128, 127))
+
+
+def test_a_result_that_depends_on_the_position_is_refused():
+    with pytest.raises(
+        ValueError,
+        match=r"^ONNX Runtime gives -?\d+ or -?\d+ for code -?\d+, depending on its "
+        "position in the tensor$",
+    ):
+        tabulate(model("CumSum", np.int8, scale=1.0, zero=0))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_codes_and_elements_are_inverse(dtype: type):
+    elements = from_codes(CODES, np.dtype(dtype))
+    assert elements.dtype == dtype
+    assert elements.astype(int).tolist() == list(range(-128, 128) if dtype == np.int8 else range(256))
+    np.testing.assert_array_equal(to_codes(elements), CODES)

@@ -1,9 +1,10 @@
-"""By layer: the bytes of one core on several, whatever order they go on in, and fewer cycles."""
+"""By layer on several cores: the parts that are chosen, the bytes of one core, fewer cycles, and sound barriers."""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -19,12 +20,14 @@ from lutterfly.golden.machine.machine import Machine, interleavings
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program, Queues
+from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph, search, spread_graph
-from lutterfly.host.compiler.cluster.by_layer import on_one
+from lutterfly.host.compiler.cluster.by_layer import check_meetings, choose_parts, on_one
+from lutterfly.host.compiler.cluster.estimate import Estimate
 from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of
 from lutterfly.host.compiler.emit import check_program, emit
-from lutterfly.host.compiler.passes import rewritten
-from lutterfly.host.compiler.plan import Spread
+from lutterfly.host.compiler.passes import OPERATIONS, rewritten, run
+from lutterfly.host.compiler.plan import Plan, Spread
 from lutterfly.host.compiler.search import Candidate
 from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph, Slice, Window
@@ -228,3 +231,136 @@ def test_of_maps_of_several_heights_all_rows_are_needed() -> None:
     (whole, other) = parts_of(graph, move, Split.ONE, 2, 1)
     assert other is None
     assert [region.rows for region in part_of(graph, move, whole)[1]] == [range(6), range(4)]
+
+
+# Choice: rows where weights are few, channels where they are many, one core where a layer is small.
+
+POINT = Window((1, 1))
+CONFIG = dataclasses.replace(PRESETS["ecp5-85k"], cluster=ClusterConfig(2))
+
+
+def chosen(graph: Graph, config: Config = CONFIG) -> list[Split]:
+    network = rewritten(graph, config)
+    executed = run(network, OPERATIONS)
+    estimate = Estimate(network, executed)
+    (parts, *_) = choose_parts(network, executed)
+    splits = [
+        next(split for split in Split if estimate.parts(index, split) == of_layer)
+        for index, of_layer in enumerate(parts)
+    ]
+    # Nothing is chosen that promises less than one core.
+    assert estimate.cycles(splits) <= estimate.cycles([Split.ONE] * len(splits))
+    return splits
+
+
+def test_maps_are_split_into_rows() -> None:
+    maker = GraphMaker((32, 32, 16))
+    hidden = maker.convolution("x", 16, SAME)
+    assert chosen(maker.finish(maker.convolution(hidden, 16, SAME))) == [Split.ROWS, Split.ROWS]
+
+
+def test_channels_are_split_where_every_core_would_load_the_same_weights() -> None:
+    maker = GraphMaker((4, 4, 1024))
+    hidden = maker.convolution("x", 1024, POINT)
+    assert chosen(maker.finish(maker.convolution(hidden, 1024, POINT))) == [Split.CHANNELS, Split.CHANNELS]
+
+
+def test_a_small_layer_stays_on_one_core() -> None:
+    maker = GraphMaker((4, 4, 8))
+    hidden = maker.convolution("x", 8, SAME)
+    assert chosen(maker.finish(maker.convolution(hidden, 8, SAME))) == [Split.ONE, Split.ONE]
+
+
+def test_an_uneven_map_is_split_into_channels() -> None:
+    """Three rows are two and one; the channels are halves."""
+    maker = GraphMaker((3, 3, 64))
+    hidden = maker.convolution("x", 128, SAME)
+    assert chosen(maker.finish(maker.convolution(hidden, 128, SAME))) == [Split.CHANNELS, Split.CHANNELS]
+
+
+# Meetings: what would wait for ever, or be read too early, is found.
+
+CORES = 2
+
+
+def spread() -> tuple[Plan, ...]:
+    """Two convolutions, the rows of each on two cores: each gives the other a row of the tensor between them."""
+    maker = GraphMaker((8, 8, 16))
+    graph = maker.finish(maker.convolution(maker.convolution("x", 16, SAME), 16, SAME))
+    network = rewritten(graph, CONFIG)
+    parts = [parts_of(network.graph, layer, Split.ROWS, CORES, 8) for layer in network.graph.layers]
+    return Candidate(network, is_permuted=False, parts=parts, way=0, is_wide=True).planned().plans
+
+
+def test_halo_rows_are_stored_then_met_then_loaded() -> None:
+    for plan in spread():
+        commands = plan.queue(Queue.DMA)
+        opcodes = [command.opcode for command in commands if command.opcode is not Opcode.FILL]
+        assert opcodes.count(Opcode.BARRIER) == 1
+        met = opcodes.index(Opcode.BARRIER)
+        assert (opcodes[met - 1], opcodes[met + 1]) == (Opcode.STORE, Opcode.LOAD)
+        stored = next(command for command in commands if command.opcode is Opcode.STORE)
+        # One row of the four that the core has computed, and nothing is copied in its memory.
+        assert stored.fields["rows"] * stored.fields["row_bytes"] == 8 * 16
+        assert len([command for command in plan.commands if command.opcode is Opcode.COMPUTE]) >= 2
+
+
+def without(plan: Plan, opcode: Opcode) -> Plan:
+    left = tuple(command for command in plan.commands if command.opcode is not opcode)
+    return dataclasses.replace(plan, commands=left)
+
+
+def swap_around_barrier(plan: Plan, step: int) -> Plan:
+    """Put the barrier before the STORE, or behind the LOAD, beside it."""
+    moved = [index for index, command in enumerate(plan.commands) if command.opcode is Opcode.BARRIER]
+    wanted = Opcode.STORE if step < 0 else Opcode.LOAD
+    other = moved[0] + step
+    while plan.commands[other].opcode is not wanted:
+        other += step
+    commands = [*plan.commands]
+    commands[moved[0]], commands[other] = commands[other], commands[moved[0]]
+    return dataclasses.replace(plan, commands=tuple(commands))
+
+
+def other_group(plan: Plan) -> Plan:
+    commands = (
+        command.with_fields(group=1) if command.opcode is Opcode.BARRIER else command for command in plan.commands
+    )
+    return dataclasses.replace(plan, commands=tuple(commands))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda plan: without(plan, Opcode.BARRIER), "deadlock"),
+        (lambda plan: without(plan, Opcode.LOAD), "deadlock|tokens left"),
+        (other_group, "deadlock"),
+        (lambda plan: swap_around_barrier(plan, -1), "before barrier"),
+        (lambda plan: swap_around_barrier(plan, 1), "before barrier"),
+    ],
+    ids=["no barrier", "no load", "another group", "store behind the barrier", "load before the barrier"],
+)
+@pytest.mark.parametrize("core", range(CORES))
+def test_what_is_wrong_is_found(damage: Callable[[Plan], Plan], message: str, core: int) -> None:
+    plans = [*spread()]
+    check_meetings(plans)
+    plans[core] = damage(plans[core])
+    with pytest.raises(AssertionError, match=message):
+        check_meetings(plans)
+
+
+def test_the_next_job_leaves_a_store_time_if_others_wait_for_it() -> None:
+    """A window on even rows needs no row of the core above: that core gives, and need not wait itself."""
+    maker = GraphMaker((16, 16, 16))
+    first = maker.convolution("x", 16, SAME)
+    down = Window((3, 3), (2, 2), pads=(0, 0, 1, 1))
+    graph = maker.finish(maker.convolution(first, 16, down))
+    network = rewritten(graph, CONFIG)
+    parts = [parts_of(network.graph, layer, Split.ROWS, CORES, 8) for layer in network.graph.layers]
+    _, lower = Candidate(network, is_permuted=False, parts=parts, way=0, is_wide=True).planned().plans
+    (following,) = [command for command in lower.commands if command.follows is not None]
+    assert (following.layer, following.follows.opcode) == (1, Opcode.STORE)
+    dma = lower.queue(Queue.DMA)
+    assert dma[following.waits_for].fields is following.follows.fields
+    loads = [command for command in dma if command.fields.get("memory") == LocalMemory.FEATURE]
+    assert all(command.layer == 0 for command in loads)

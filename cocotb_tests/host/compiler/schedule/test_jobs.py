@@ -1,9 +1,10 @@
-"""Urgency: rows that other cores read come first, where that costs less than waiting."""
+"""The order of jobs and transfers: what other cores read comes first, and what fills a tensor waits for no other."""
 
 from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from cocotb_tests.support.quantised.graphs import GraphMaker
@@ -11,11 +12,15 @@ from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.isa import Opcode
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.units import Queue
+from lutterfly.host.compiler import plan_graph
 from lutterfly.host.compiler.cluster.split import Split, parts_of
 from lutterfly.host.compiler.passes import rewritten
 from lutterfly.host.compiler.plan import Plan
+from lutterfly.host.compiler.schedule import dma
+from lutterfly.host.compiler.schedule.dma import fill_border
 from lutterfly.host.compiler.search import Candidate
-from lutterfly.host.graph import Graph, Window
+from lutterfly.host.compiler.storage import Storage, pieces
+from lutterfly.host.graph import Graph, Tensor, Window
 
 SAME = Window((3, 3), pads=(1, 1, 1, 1))
 
@@ -86,3 +91,37 @@ def test_no_barrier_stands_between_the_parts_of_an_input() -> None:
         dma = plan.queue(Queue.DMA)
         (met,) = [index for index, command in enumerate(dma) if command.opcode is Opcode.BARRIER]
         assert all(command.layer != 0 or command.opcode is not Opcode.LOAD for command in dma[met:])
+
+
+# The order of transfers: what reads the feature memory waits apart from what writes it.
+
+
+def test_stores_wait_apart_from_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    choose, waiting = dma._next, {"loads": [], "stores": []}
+
+    def watch(loads: list, stores: list, queue: object, job: int) -> list | None:
+        for name, heap in (("loads", loads), ("stores", stores)):
+            waiting[name] += [task.is_store for *_, task in heap]
+        return choose(loads, stores, queue, job)
+
+    monkeypatch.setattr(dma, "_next", watch)
+    maker = GraphMaker((24, 24, 16))
+    name = maker.convolution(maker.convolution("x", 16, Window((3, 3))), 16, Window((3, 3)))
+    assert plan_graph(maker.finish(name), PRESETS["tiny"]).cuts
+    assert waiting["loads"]
+    assert waiting["stores"]
+    assert not any(waiting["loads"])
+    assert all(waiting["stores"])
+
+
+# Transfers: what lies around a tensor is filled once, and nothing else is.
+
+
+@pytest.mark.parametrize("borders", [(1, 1, 1, 1), (0, 2, 1, 0), (1, 0, 0, 2), (0, 1, 0, 1)], ids=str)
+def test_each_byte_of_a_border_is_filled_once(borders: tuple[int, int, int, int]) -> None:
+    top, left, bottom, right = borders
+    storage = Storage(4, 5, 3, top, left, bottom, right, gap=max(left, right), value=7, address=100)
+    filled = [command.writes for command in fill_border(storage, Tensor("x", (4, 5, 3), 1.0, 7, ()))]
+    every = storage.address + np.arange(storage.size_bytes)
+    own = pieces(storage.first, storage.row_bytes, storage.height, storage.row_pitch)
+    np.testing.assert_array_equal(np.sort(np.concatenate(filled)), np.setdiff1d(every, own))

@@ -1,4 +1,4 @@
-"""Windows: what they read, counted element by element."""
+"""Windows and phases of maps: what they read, counted element by element."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.quantised.graphs import random_window
-from lutterfly.host.graph import Reach, Window
+from lutterfly.host.graph import Phase, Reach, ViewPlace, Window
 
 
 def read(window: Window, axis: int, output: int) -> list[int]:
@@ -15,7 +15,7 @@ def read(window: Window, axis: int, output: int) -> list[int]:
     return [first + element * window.dilation[axis] for element in range(window.kernel[axis])]
 
 
-def drawn(seed: int) -> tuple[Window, tuple[int, int], tuple[int, int]]:
+def drawn_window(seed: int) -> tuple[Window, tuple[int, int], tuple[int, int]]:
     """A window, rows and columns of its input, and of its output."""
     rng = np.random.default_rng(seed)
     size = (int(rng.integers(1, 9)), int(rng.integers(1, 9)))
@@ -25,7 +25,7 @@ def drawn(seed: int) -> tuple[Window, tuple[int, int], tuple[int, int]]:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_windows_reach_as_far_as_their_elements(seed: int) -> None:
-    window, size, outputs = drawn(seed)
+    window, size, outputs = drawn_window(seed)
     down, across = (
         [place for output in range(outputs[axis]) for place in read(window, axis, output)] for axis in range(2)
     )
@@ -38,7 +38,7 @@ def test_windows_reach_as_far_as_their_elements(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_elements_inside(seed: int) -> None:
-    window, size, outputs = drawn(seed)
+    window, size, outputs = drawn_window(seed)
     for axis in range(2):
         for output in range(outputs[axis]):
             places = read(window, axis, output)
@@ -48,7 +48,7 @@ def test_the_elements_inside(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_counts_are_the_elements_inside(seed: int) -> None:
-    window, (height, width), (rows, columns) = drawn(seed)
+    window, (height, width), (rows, columns) = drawn_window(seed)
     expected = [
         [
             sum(0 <= y < height and 0 <= x < width for y in read(window, 0, row) for x in read(window, 1, column))
@@ -78,7 +78,7 @@ def test_windows_as_text() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_some_rows_of_the_result_need_the_rows_that_their_elements_lie_in(seed: int) -> None:
-    window, (height, width), (rows, columns) = drawn(seed)
+    window, (height, width), (rows, columns) = drawn_window(seed)
     first = seed % rows
     part = range(first, first + 1 + seed // 7 % (rows - first))
     inside = [row for output in part for row in read(window, 0, output) if 0 <= row < height]
@@ -95,3 +95,35 @@ def test_some_rows_of_the_result_need_the_rows_that_their_elements_lie_in(seed: 
         [row - found.start for row in read(window, 0, output)] for output in part
     ]
     assert local.reach(len(found), width).left == window.pads[1]
+
+
+# Phases of maps: which rows and columns they are.
+
+
+def drawn_phase(rng: np.random.Generator) -> Phase:
+    steps = tuple(map(int, rng.integers(1, 4, 2)))
+    return Phase(int(rng.integers(steps[0])), int(rng.integers(steps[1])), steps)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_phase_of_a_phase_is_one_of_the_map(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cells = np.arange(40 * 40).reshape(40, 40)
+    outer, inner = drawn_phase(rng), drawn_phase(rng)
+
+    def taken(cells: np.ndarray, phase: Phase) -> np.ndarray:
+        return cells[phase.row :: phase.steps[0], phase.column :: phase.steps[1]]
+
+    np.testing.assert_array_equal(taken(cells, outer.of(inner)), taken(taken(cells, outer), inner))
+    assert ViewPlace("x").of(3, outer).of(2, inner) == ViewPlace("x").of(5, outer.of(inner))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_within_a_part_of_the_map_are_those_of_the_phase_that_lie_there(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    phase = drawn_phase(rng)
+    edges = np.sort(rng.integers(0, 20, (2, 2)), axis=1).tolist()
+    rows, columns = (range(start, stop) for start, stop in edges)
+    down, across = phase.within(rows, columns)
+    assert [*phase.rows(down)] == [row for row in rows if row % phase.steps[0] == phase.row]
+    assert [*phase.columns(across)] == [column for column in columns if column % phase.steps[1] == phase.column]
