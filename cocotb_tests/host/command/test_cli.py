@@ -1,4 +1,4 @@
-"""The command line without the simulator: answers, refusals, exit codes, and what it does not import."""
+"""The command line without the simulator: answers, refusals, exit codes, the demo, and what is not imported."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cocotb_tests.support.oracles.exactness import needs_reference
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS, ROUTED_MHZ
 from lutterfly.golden.program.program import Program
+from lutterfly.host import InferenceSession
+from lutterfly.host.command import demo
 from lutterfly.host.command.main import main
 from lutterfly.host.program import Speed
 
@@ -147,3 +150,32 @@ def test_any_command_line_is_answered(
     assert shown.out or shown.err
     if code and "--json" in words:
         assert json.loads(shown.out).keys() == {"error"}
+
+
+# The demo: what it says of some digits, and how it shows them.
+
+
+@pytest.mark.regress
+@needs_reference
+def test_what_it_says_is_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = digits.images()[:6], digits.labels()[:6]
+    monkeypatch.setattr(digits, "images", lambda: images)
+    monkeypatch.setattr(digits, "labels", lambda: labels)
+    config = PRESETS["tiny"]
+    found = demo.run(config)
+    session = InferenceSession(digits.model_path("qdq"), config)
+    logits = session.run(None, {"pixels": images})[0]
+    np.testing.assert_array_equal(found.predictions, logits.argmax(axis=1))
+    np.testing.assert_array_equal(found.reference_predictions, found.predictions)
+    assert (found.bytes, found.mismatched_bytes) == (logits.nbytes, 0)
+    # The first image's program is not resident yet.
+    cycles = [counters["cycles"] for counters in session.counters]
+    assert found.cycles == cycles[-1] < cycles[0]
+    assert found.predicted_cycles == session.program.predicted_cycles
+    assert found.utilisation == found.macs / (cycles[-1] * config.multipliers)
+    assert found.is_right
+
+
+def test_images_side_by_side_in_shades() -> None:
+    images = np.array([[[[0, 0.1], [0.55, 1]]], [[[0.99, 0.05], [1, 0]]]], np.float32)
+    assert demo.picture(images) == "  ..   @@  \n++@@   @@  "

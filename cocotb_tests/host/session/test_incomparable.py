@@ -1,6 +1,8 @@
-"""What `verify` cannot compare byte by byte: strings, and what random numbers decide."""
+"""What `verify` draws, and what it cannot compare byte by byte: strings, and what random numbers decide."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -8,15 +10,17 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.examples import digits
 from lutterfly.golden.presets import PRESETS
-from lutterfly.host.model.arrays import contents
+from lutterfly.host.graph import Window
+from lutterfly.host.model.arrays import TensorInfo, contents
 from lutterfly.host.model.independence import mixing_node
 from lutterfly.host.model.model import Model
 from lutterfly.host.model.runtime import random_tensors
 from lutterfly.host.session.compare import Verification
 from lutterfly.host.session.session import InferenceSession
-from lutterfly.host.session.verify import verify
+from lutterfly.host.session.verify import random_feeds, verify
 
 TINY = PRESETS["tiny"]
 
@@ -123,3 +127,17 @@ def test_random_tensors_are_found_in_functions_and_branches() -> None:
 def test_strings_and_random_numbers_do_not_mix_samples() -> None:
     assert mixing_node(Model(with_names([str(number) for number in range(10)]))) == ""
     assert mixing_node(Model(with_noise(in_front=False))) == ""
+
+
+# Random inputs: all that a quantised input can tell apart, and nothing beyond.
+
+
+def test_floats_have_the_range_of_the_codes() -> None:
+    maker = GraphMaker((40, 40, 8))
+    graph = maker.finish(maker.convolution("x", 8, Window((1, 1))))
+    session = SimpleNamespace(get_inputs=lambda: [TensorInfo("x", [1, 8, 40, 40], "tensor(float)")])
+    (values,) = random_feeds(session, graph, np.random.default_rng(0), samples=2).values()
+    tensor = graph.tensors["x"]
+    codes = np.rint(values / tensor.scale) + tensor.zero_point
+    assert values.shape == (2, 8, 40, 40)
+    assert np.unique(codes).tolist() == list(range(-128, 128))
