@@ -1,4 +1,4 @@
-"""The golden machine: single commands against the pseudo-code, the hazards that it must show, and errors."""
+"""The golden machine: single commands against the pseudo-code, hazards that it must show, tensors, and errors."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from lutterfly.golden import isa
 from lutterfly.golden.engines import DEPTHWISE, MAC, MAXIMUM, find_engine
 from lutterfly.golden.isa import COMPUTE, END, FILL, LIST_CLEAR, LIST_FIRE, LOAD, STORE, SYNC
 from lutterfly.golden.machine.flights import MachineError
+from lutterfly.golden.machine.images import tensor_codes, tensor_image
 from lutterfly.golden.machine.machine import ORDERS, Machine
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.numerics.requant import pack_parameters, requantise
@@ -326,3 +327,23 @@ def test_unknown_order() -> None:
 def test_queues_refuse_fields_that_are_not_built(field: str) -> None:
     command = DEPTHWISE.format.encode(engine=DEPTHWISE, **{field: 1})
     assert error_of(END_ONLY, [command, *END_ONLY])[:3] == (ErrorCode.ILLEGAL_FIELD, Unit.COMPUTE_QUEUE, 0)
+
+
+# Tensors in memory: codes and binary values to bytes and back.
+
+
+@pytest.mark.parametrize("channels", [1, 7, 8, 9, 300])
+def test_binary_values_are_packed_pixel_by_pixel(channels: int) -> None:
+    codes = np.random.default_rng(channels).choice([-1, 1], (2, 3, channels)).astype(np.int8)
+    image = tensor_image(codes, 1)
+    assert image.shape == (2, 3, -(-channels // 8))
+    for y, x, channel in np.ndindex(codes.shape):
+        assert (image[y, x, channel // 8] >> channel % 8 & 1) == (codes[y, x, channel] == 1)
+    np.testing.assert_array_equal(tensor_codes(image.reshape(-1), codes.shape, 1), codes)
+
+
+def test_codes_are_their_bytes() -> None:
+    codes = np.arange(-12, 12, dtype=np.int8).reshape(2, 3, 4)
+    image = tensor_image(codes, 8)
+    assert image.tobytes() == codes.tobytes()
+    np.testing.assert_array_equal(tensor_codes(image.reshape(-1), codes.shape, 8), codes)

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from amaranth.sim import Simulator, SimulatorContext
 
+from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from cocotb_tests.support.quantised.graphs import GraphMaker
+from lutterfly.golden.config import Config
 from lutterfly.golden.engines import SPECIFICATIONS, mac
 from lutterfly.golden.engines.add import SUM
 from lutterfly.golden.engines.specification import EngineSpecification
@@ -24,8 +26,11 @@ from lutterfly.golden.timing.latencies import (
     WORDS_AHEAD,
     WRITE_BACK_LATENCY,
     WRITE_LATENCY,
+    backlog_limit,
     burst_beats,
     reset_cycles,
+    result_windows,
+    window_results,
 )
 from lutterfly.golden.timing.overheads import OVERHEADS
 from lutterfly.hdl.compute import windows
@@ -165,3 +170,15 @@ def test_pipelines_run_out_during_a_reset() -> None:
         "ecp5-45k-on-chip": 128,
         "ecp5-25k-on-chip": 128,
     }
+
+
+# Depths: how much a window may find in front of it.
+
+CONFIGS = {**PRESETS, **MIXED}
+
+
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_a_window_that_passes_has_room_for_all_its_results(config: Config) -> None:
+    """Those before it take a cycle each at least: so many of them may wait at most."""
+    for code in config.engines:
+        assert 0 < backlog_limit(config, code) <= result_windows(config) - window_results(config, code)

@@ -1,4 +1,4 @@
-"""The table of engines: known codes only, and conditions that say the same of integers and of Amaranth's values."""
+"""Engines and their place in the array: known codes, conditions for integers and Amaranth's values, the floorplan."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from cocotb_tests.support.networks.butterflies import CHAIN_CONFIGS, FPC_CONFIGS
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, SPECIFICATIONS, specification_of
+from lutterfly.golden.engines.depthwise import DepthwiseConfig
+from lutterfly.golden.engines.floorplan import ArrayWaits, Floorplan
 from lutterfly.golden.engines.fpc import SHIFT
 from lutterfly.golden.engines.specification import EngineSpecification
 from lutterfly.golden.presets import PRESETS
@@ -132,3 +134,41 @@ def test_words_after_the_channels_are_not_read(channels: int, words: int) -> Non
     config, command = FPC_CONFIGS["bottom-up"], BUTTERFLY | {"channels": channels, "stages": 4, "steps": 4}
     assert SPECIFICATIONS[FPC].issue.steps_read(command, config) == words
     assert SPECIFICATIONS[MAC].issue.steps_read(command, config) == 4
+
+
+# The floorplan of the array: rows, hops, neighbours, and what engines that stand one behind the other wait for.
+
+
+def test_waits_of_several_engines_add_up() -> None:
+    assert ArrayWaits.sum([ArrayWaits(), ArrayWaits(4, 1, 2), ArrayWaits(words=1, totals=3)]) == ArrayWaits(5, 1, 5)
+
+
+def test_columns_stand_in_rows_of_a_chain() -> None:
+    preset = PRESETS["ecp5-85k"]
+    alone = Floorplan.of(preset)
+    assert (alone.row_columns, alone.hops) == (8, (0, 1, 2, 3, 4, 5, 6, 7))
+    of_two = dataclasses.replace(preset, engines=preset.engines.having(DEPTHWISE, DepthwiseConfig(3, chains=2)))
+    rows = Floorplan.of(of_two)
+    assert (rows.row_columns, rows.hops) == (3, (0, 1, 2, 1, 2, 3, 2, 3))
+
+
+@pytest.mark.parametrize(
+    ("taps", "chains", "pairs"),
+    [
+        (3, 1, ((0, 1), (2, 3), (4, 5), (6, 7))),
+        (4, 2, ((0, 4), (1, 5), (2, 6), (3, 7))),
+        (3, 2, ((0, 3), (1, 4), (2, 5), (6, 7))),
+        (2, 3, ((0, 2), (1, 3), (4, 6), (5, 7))),
+    ],
+)
+def test_pairs_of_columns_are_neighbours(taps: int, chains: int, pairs: tuple[tuple[int, int], ...]) -> None:
+    preset = PRESETS["ecp5-85k"]
+    config = dataclasses.replace(preset, engines=preset.engines.having(DEPTHWISE, DepthwiseConfig(taps, chains=chains)))
+    floorplan = Floorplan.of(config)
+    assert floorplan.pairs == pairs
+    assert all(floorplan.hops[later] - floorplan.hops[first] == 1 for first, later in pairs)
+
+
+def test_columns_of_a_row_that_is_not_full_are_neighbours_too() -> None:
+    pairs = Floorplan.of(PRESETS["ecp5-85k-256"]).pairs
+    assert pairs == ((0, 3), (1, 4), (2, 5), (6, 9), (7, 10), (8, 11), (12, 15), (13, 14))
