@@ -10,7 +10,7 @@ from lutterfly.golden.isa import Sync
 from lutterfly.golden.program.program import Program
 from lutterfly.golden.units import Queue
 from lutterfly.host.program import read_body
-from lutterfly.host.session.loading import Loaded
+from lutterfly.host.session.loading import LoadedProgram
 
 
 @pytest.mark.parametrize("network", NETWORKS)
@@ -50,4 +50,4 @@ def test_a_command_that_there_is_not_is_refused() -> None:
     known = program.cores[0].body
     body = with_commands(known, Queue.DMA, b"\x0f" + known.dma.commands[1:])
     with pytest.raises(ValueError, match=r"^net.program: 15 "):
-        _ = Loaded.of("net.program", with_body(program, body)).bodies
+        _ = LoadedProgram.of("net.program", with_body(program, body)).bodies
