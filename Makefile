@@ -20,12 +20,13 @@ PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist=worksteal --durations=20
 # gigabytes: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu gets the small one.
 TORCH ?= torch==2.13.0
 
-.PHONY: help demo test test-train check cocotb regress mutations synth bitstream requirements browser clean distclean
+.PHONY: help demo test core test-train check cocotb regress mutations synth bitstream requirements browser clean distclean
 
 help:
 	@echo "make demo     classify handwritten digits on the simulated accelerator"
 	@echo "make test     make check and the tests of every day (JOBS=$(JOBS) at a time)"
 	@echo "make check    form, lint and types, without simulation"
+	@echo "make core     networks on the default core, in the simulator that make demo builds"
 	@echo "make test-train  set up PyTorch (CPU), and test the training"
 	@echo "make cocotb   the cocotb regression: components and the core in Verilator"
 	@echo "make regress  everything: hours; SHARE=3/20 runs a part of what make test leaves out"
@@ -39,6 +40,9 @@ demo: .venv/installed
 
 test: check
 	$(PYTEST) --quick-build $(PYTEST_OPTIONS)
+
+core: .venv/installed-test
+	$(PYTEST) -m "demo_core and not regress" $(PYTEST_OPTIONS)
 
 test-train: .venv/installed-train
 	$(PYTEST) cocotb_tests/train $(PYTEST_OPTIONS)
@@ -56,7 +60,7 @@ cocotb: .venv/installed-test .venv/installed-synth
 # With `=`, as pytest takes a word after an option for a path as long as it does not know the option.
 regress: check .venv/installed-synth browser
 	$(PYTEST) --simulator=verilator -o faulthandler_timeout=$(REGRESS_TIME_LIMIT_S) \
-	    $(if $(SHARE),-m "(regress or cocotb) and not long" --share=$(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
+	    $(if $(SHARE),-m "(regress or demo_core or cocotb) and not long" --share=$(SHARE),-m "regress or not regress") $(PYTEST_OPTIONS)
 
 # Resumes where it was ended; remove mutations.jsonl to begin anew.
 mutations: .venv/installed-test .venv/installed-synth .venv/installed-train

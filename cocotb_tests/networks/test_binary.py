@@ -7,6 +7,7 @@ import pytest
 
 from cocotb_tests.support.oracles.execution import Measured, measure
 from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, random_binary_graph
+from cocotb_tests.support.tiers import core_marks
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import batched, compile_graph
 from lutterfly.host.graph import Graph, Window
@@ -24,6 +25,7 @@ def assert_predicted(measured: Measured) -> None:
         assert abs(layer.cycles - cycles) <= max(TOLERANCE_CYCLES, TOLERANCE * cycles), (layer.name, cycles)
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("channels", "share"), [(128, 0.95), (64, 0.70)])
 @pytest.mark.parametrize("pad", [1, 0])
@@ -40,8 +42,12 @@ def test_a_layer_reaches_its_share_of_the_array(channels: int, share: float, pad
 
 
 def _drawn(preset: str, seeds: range) -> list:
-    marks = {True: [pytest.mark.regress], False: []}
-    return [pytest.param(preset, seed, marks=marks[seed >= 8], id=f"{preset}-{seed}") for seed in seeds]
+    return [
+        pytest.param(
+            preset, seed, marks=[*core_marks(preset), *[pytest.mark.regress] * (seed >= 8)], id=f"{preset}-{seed}"
+        )
+        for seed in seeds
+    ]
 
 
 @pytest.mark.sampled(12)
@@ -118,6 +124,7 @@ def binary_resnet8() -> Graph:
     return maker.finish(maker.fully_connected(maker.global_average(name), 10))
 
 
+@pytest.mark.demo_core
 def test_the_shape_of_resnet8() -> None:
     """The int8 network takes 108,829 cycles."""
     measured = measure(binary_resnet8(), PRESETS["ecp5-85k"])

@@ -16,7 +16,9 @@ def check(network: Network, name: str, preset: str) -> None:
     assert_right(verify(network.data(name), PRESETS[preset], samples=1))
 
 
-@pytest.mark.parametrize(("preset", "channels", "side"), [("ecp5-85k", 2048, 7), ("tiny", 300, 6)])
+@pytest.mark.parametrize(
+    ("preset", "channels", "side"), [pytest.param("ecp5-85k", 2048, 7, marks=pytest.mark.demo_core), ("tiny", 300, 6)]
+)
 def test_the_average_of_a_map_larger_than_the_memory(preset: str, channels: int, side: int) -> None:
     network = Network((channels, side, side))
     name = network.add("GlobalAveragePool", network.dequantise("x"))

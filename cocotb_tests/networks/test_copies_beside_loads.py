@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from cocotb_tests.support.oracles.execution import measure
 from cocotb_tests.support.quantised.graphs import GraphMaker
 from lutterfly.golden.presets import PRESETS
 
 
+@pytest.mark.demo_core
 def test_an_input_arrives_in_the_pauses_between_copies() -> None:
     """The last chunk of the second input goes in a pause in front of a command whose results do not wait."""
     maker = GraphMaker((1, 1, 405))

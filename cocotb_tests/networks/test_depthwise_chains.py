@@ -18,8 +18,8 @@ from lutterfly.host.graph import Graph, Window
 from lutterfly.host.session.compare import TOLERANCE, TOLERANCE_CYCLES
 
 NETWORKS, BLOCK = 300, 25
-#: Of a block: what does not fit into the memories of a small accelerator.
-REFUSED = 3
+#: Of a block: networks that do not fit into the memories of a small accelerator, or its arena on the chip.
+REFUSED = 4
 
 
 def drawn(seed: int) -> Config:

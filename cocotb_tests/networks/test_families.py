@@ -9,13 +9,22 @@ import numpy as np
 import onnx
 import pytest
 
-from cocotb_tests.support import tiers
-from cocotb_tests.support.networks.families import COMBINED, CONFIGS, FAMILIES, FIRST_COMBINED, ODD, ROUND, network
+from cocotb_tests.support.networks.families import (
+    COMBINED,
+    CONFIGS,
+    FAMILIES,
+    FIRST_COMBINED,
+    ODD,
+    ROUND,
+    network,
+    target,
+)
 from cocotb_tests.support.networks.families.builder import Form, Net
 from cocotb_tests.support.oracles import trials
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.met import Coverage
 from cocotb_tests.support.oracles.trials import Sweep, attempt, beginnings, shrink
+from cocotb_tests.support.tiers import core_marks
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.rewrites import batched
 from lutterfly.host.frontend import import_model
@@ -97,9 +106,6 @@ QUICK = (
 )
 #: Those that draw products of two activations and moves: together they meet what 240 such networks meet of products.
 QUICK_COMBINED = tuple(FIRST_COMBINED + seed for seed in (38, 90, 115, 134, 144, 161, 185, 266))
-#: Of those, the ones on accelerators of their own: a simulator is built for each, in `make regress`.
-ON_ODD = (68, 74, 82, 84, 88, 134, 136, 334, 338, 516, 821, 1001, 1019, 1251, 1268, 1389)
-ON_ODD += tuple(FIRST_COMBINED + seed for seed in (38, 134, 144, 161, 266))
 #: What no product meets in networks: it moves no weights, follows what it is computed from, and has seldom one window
 #: or fewer groups of results than steps.
 NO_PRODUCT = {
@@ -140,7 +146,9 @@ BLOCK, BLOCKS = len(FAMILIES), 67
 LATE, REFUSED = 1, 1
 
 
-@pytest.mark.parametrize("seed", tiers.sweep([*QUICK, *QUICK_COMBINED], kept={*QUICK, *QUICK_COMBINED} - {*ON_ODD}))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=core_marks(target(seed)[1])) for seed in (*QUICK, *QUICK_COMBINED)]
+)
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()
     sweep.run([seed])

@@ -17,6 +17,7 @@ from lutterfly.host.session.verify import verify
 CONFIG = PRESETS["ecp5-85k"]
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("channels", "height", "width", "most"), [(64, 25, 5, 700), (128, 8, 8, 750), (256, 8, 8, 2_400)]

@@ -30,6 +30,7 @@ from cocotb_tests.support.networks.mixed import (
 from cocotb_tests.support.networks.mixed.features import PAIRS, Meetings, features
 from cocotb_tests.support.networks.mixed.trial import Trial, attempt, summary
 from cocotb_tests.support.oracles.exactness import needs_reference
+from cocotb_tests.support.tiers import core_marks
 from lutterfly.golden.engines import ENGINES, MAC
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
@@ -112,8 +113,7 @@ OF_ONE_CORE = "weights that another layer computes are of one core"
 @pytest.mark.parametrize(
     ("config_name", "seed"),
     [
-        # A simulator is built for each of the other accelerators.
-        pytest.param(name, seed, marks=[pytest.mark.regress] * (name not in PRESETS))
+        pytest.param(name, seed, marks=core_marks(name))
         for names in (QUICK, CLUSTERS)
         for name, seeds in names.items()
         for seed in seeds

@@ -96,6 +96,7 @@ def test_the_autoencoder_in_detail(models_dir, form: str):
     assert not graph.tail
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("network", NETWORKS)
@@ -131,6 +132,7 @@ def test_bytes_and_cycles_on_the_smallest_core(models_dir, network: str):
     assert_right(verify((models_dir / f"{network}_qop.onnx").read_bytes(), PRESETS["tiny"], samples=1))
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_bytes_on_a_slow_bus(models_dir, network: str):

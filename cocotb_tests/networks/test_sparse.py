@@ -7,13 +7,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.families import network
+from cocotb_tests.support.networks.families import network, target
 from cocotb_tests.support.networks.pruning import pruned
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.execution import Measured, measure
 from cocotb_tests.support.oracles.trials import REFUSED, judge
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.tiers import sweep
+from cocotb_tests.support.tiers import core_marks
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
@@ -26,8 +26,6 @@ DEFAULT = PRESETS["ecp5-85k"]
 #: layers with channels in another order; commands for several tiles and for one; weights that are streamed; layers in
 #: parts; tiles inside pixels; groups.
 QUICK = (2, 3, 4, 11, 16, 27, 34, 36, 42, 58, 63, 94, 100, 104, 127, 146, 151, 156, 159)
-#: Of those, the ones on accelerators of their own: a simulator is built for each, in `make regress`.
-ON_ODD = (63, 94, 127, 146, 151, 156, 159)
 
 
 def assert_predicted(measured: Measured) -> None:
@@ -49,7 +47,7 @@ def right(seed: int) -> bool:
 
 @needs_reference
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("seed", sweep(QUICK, kept={*QUICK} - {*ON_ODD}))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=core_marks(target(seed)[1])) for seed in QUICK])
 def test_pruned_networks_on_the_core(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third one with channels in the order of the model."""
     if seed % 3 == 0:
@@ -84,6 +82,7 @@ def with_blocks(graph: Graph, density: float, seed: int = 0) -> Graph:
     return dataclasses.replace(graph, layers=layers)
 
 
+@pytest.mark.demo_core
 def test_blocks_that_are_off_cost_no_cycle_and_no_weights() -> None:
     maker = GraphMaker((8, 8, 16))
     graph = maker.finish(maker.convolution(maker.convolution("x", 128, Window((1, 1))), 128, SAME))

@@ -65,6 +65,10 @@ def test_make_test_runs_the_sample_and_a_share_the_rest(pytester: pytest.Pyteste
         def test_left():
             pass
 
+        @pytest.mark.demo_core
+        def test_on_the_core_of_the_demo():
+            pass
+
         def test_plain():
             pass
         """
@@ -75,7 +79,8 @@ def test_make_test_runs_the_sample_and_a_share_the_rest(pytester: pytest.Pyteste
     def passed(*selection: str) -> int:
         return pytester.runpytest_inprocess(*options, *selection).parseoutcomes().get("passed", 0)
 
-    assert passed("-m", "not regress") == 6
+    assert passed("-m", "not (regress or demo_core)") == 6
+    assert passed("-m", "demo_core and not regress") == 1
     assert passed("-m", "regress") == 6
     assert sum(passed("-m", "regress", "--share", f"{number}/3") for number in (1, 2, 3)) == 6
 
@@ -121,5 +126,5 @@ def test_nothing_fails_unless_asked(tmp_path: Path) -> None:
 
 def test_ci_asks() -> None:
     script = (ROOT / ".ci" / "run").read_text()
-    assert script.count("--known-skips") == script.count("PYTEST_OPTIONS=") == 3
+    assert script.count("--known-skips") == script.count("PYTEST_OPTIONS=") == 4
     assert unknown(["the `synth` extra is not installed"]) == ["the `synth` extra is not installed"]

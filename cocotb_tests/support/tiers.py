@@ -44,6 +44,7 @@ REASONS = {mark.kwargs["reason"] for mark in (needs_yosys, needs_nextpnr, needs_
 
 MARKERS = (
     "regress: left out of `make test`; `make regress` runs it",
+    "demo_core: runs in the simulator of `ecp5-85k`, which `make demo` builds; `make core` runs it",
     "sampled(n): `make test` runs cases that have every value of every parameter, or n of them",
     "long: takes more than five minutes alone, and is in no share of `make regress`",
     "verilator: runs in Verilator, whatever `--simulator` says",
@@ -127,7 +128,12 @@ def sweep(values: Iterable[Any], *, kept: Container[Any]) -> list[Any]:
     return [pytest.param(*each, marks=[pytest.mark.regress] * (value not in kept)) for value, each in of_each.items()]
 
 
-#: Of a component that is compiled for each: networks run on the whole core of the larger one in every run.
+def core_marks(accelerator: str) -> list[pytest.MarkDecorator]:
+    """Return the markers of a test that simulates a whole core: those of `tiny` run in each `make test`."""
+    return {"tiny": [], "ecp5-85k": [pytest.mark.demo_core]}.get(accelerator, [pytest.mark.regress])
+
+
+#: Of a component that is compiled for each; `make core` runs networks on the whole core of the larger one.
 SWEPT_PRESETS = sweep(["tiny", "ecp5-85k"], kept=["tiny"])
 
 

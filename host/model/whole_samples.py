@@ -119,7 +119,8 @@ def _change_ends(proto: onnx.ModelProto, shapes: Mapping[str, _Shapes]) -> None:
     inner = {name: free_name(f"{name}_inner", taken) for name in shapes}
     rename_tensors(graph, inner)
     front: list[onnx.NodeProto] = []
-    nodes = {node.name for node in graph.node}
+    # ONNX Runtime joins a Reshape with the next one, and calls the new shape after the first: no such tensor may exist.
+    nodes = {node.name for node in graph.node} | {tensor.removesuffix("_new_shape") for tensor in taken}
     for values, is_input in ((graph.input, True), (graph.output, False)):
         for value in values:
             name = next((name for name, own in inner.items() if own == value.name), None)

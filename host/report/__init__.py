@@ -70,7 +70,7 @@ def make(
     session : InferenceSession
         A session on a simulated accelerator, on which an inference has run, so that its program is loaded.
     bodies : sequence of mapping of Queue to sequence of BodyCommand
-        The commands of each core, see :attr:`~lutterfly.host.session.loading.Loaded.bodies`.
+        The commands of each core, see :attr:`~lutterfly.host.session.loading.LoadedProgram.bodies`.
     feeds : mapping of str to array
         The model's inputs, at most ``session.batch`` samples of each.
     name : str

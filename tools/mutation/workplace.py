@@ -89,10 +89,10 @@ def runs_for(file: str, tiers: Sequence[str], jobs: int) -> Iterator[PytestRun]:
     near = nearest(file)
     if "near" in tiers:
         for tests in filter(None, (near[:1], near[1:])):
-            yield PytestRun("near", [*tests, "-m", "not regress"])
+            yield PytestRun("near", [*tests, "-m", "not (regress or demo_core)"])
     everything = [f"--ignore={OF_THE_TREE}", f"--numprocesses={jobs}"]
     if "test" in tiers:
-        yield PytestRun("test", [*everything, "-m", "not regress"])
+        yield PytestRun("test", [*everything, "-m", "not (regress or demo_core)"])
     if "regress" in tiers:
         yield PytestRun("regress", [*everything, "-m", "regress"])
 

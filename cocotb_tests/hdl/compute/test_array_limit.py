@@ -59,7 +59,7 @@ def test_dependent_commands_follow_within_50_cycles() -> None:
     assert all(gap <= TURNAROUND for gap, after in zip(gaps, dependent, strict=True) if after)
 
 
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", ["tiny", pytest.param("ecp5-85k", marks=pytest.mark.demo_core)])
 @pytest.mark.parametrize("seed", range(12))
 def test_cycles_are_as_predicted(preset: str, seed: int) -> None:
     measured = measure(random_graph(seed), PRESETS[preset], seed=seed)

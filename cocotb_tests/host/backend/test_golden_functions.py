@@ -61,7 +61,7 @@ def assert_equal(golden: InferenceSession, simulated: InferenceSession, feeds: d
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", MODELS)
 def test_digits_have_the_bytes_of_the_simulated_core(name: str) -> None:
-    golden, simulated = (InferenceSession(MODELS[name], backend=backend) for backend in ("golden", "simulator"))
+    golden, simulated = (InferenceSession(MODELS[name], TINY, backend=backend) for backend in ("golden", "simulator"))
     assert_equal(golden, simulated, {golden.get_inputs()[0].name: IMAGES})
     assert len(simulated.counters) == len(IMAGES)
 

@@ -63,7 +63,7 @@ def float_model(*, pixels: str = "pixels", classes: int = 10) -> onnx.ModelProto
 @pytest.mark.parametrize("backend", ["simulator", "golden"])
 def test_evaluate(capsys: pytest.CaptureFixture[str], files: dict[str, Path], backend: str, data: str) -> None:
     words = ("evaluate", MODEL, "--data", files[data], "--labels", files["y.npy"], "--float", files["float.onnx"])
-    code, values = answer(capsys, *words, "--backend", backend)
+    code, values = answer(capsys, *words, "--backend", backend, "--config", "tiny")
     assert code == 0
     assert (values["samples"], values["backend"], values["differing_samples"]) == (COUNT, backend, 0)
     assert values["reference"] == "onnxruntime"

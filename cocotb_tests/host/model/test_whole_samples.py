@@ -27,6 +27,7 @@ WEIGHTS = {
     "w": RNG.normal(size=(1, 4 * HIDDEN, INPUTS)) / 2,
     "r": RNG.normal(size=(1, 4 * HIDDEN, HIDDEN)) / 2,
     "v": RNG.normal(size=(HIDDEN, 3)),
+    "k": RNG.normal(size=(INPUTS, HIDDEN)),
     "axis": np.array([1]),
     "last": np.array(-1),
 }
@@ -146,3 +147,24 @@ def test_the_commands_take_it(tmp_path: Path) -> None:
 def test_every_byte_is_onnx_runtimes(text: str, preset: str) -> None:
     data = quantize(model(text).data, {"x": values(20)})
     assert_right(verify(data, PRESETS[preset], samples=2))
+
+
+@needs_reference
+@pytest.mark.parametrize(
+    "text",
+    [
+        "m = Squeeze(x, axis) p = MatMul(m, k) a = ReduceMean<axes = [0]>(p) s = Sub(p, a) y = MatMul(s, v)",
+        "m = Squeeze(x, axis) p = MatMul(m, k) a = ReduceMean<axes = [0], keepdims = 0>(p) y = MatMul(a, v)",
+        "m = Squeeze(x, axis) p = MatMul(m, k) a = ReduceMax<axes = [0]>(p) y = MatMul(a, v)",
+        "m = Squeeze(x, axis) p = MatMul(m, k) a = ReduceMean<axes = [1]>(p) s = Sub(p, a) y = ReduceMax<axes=[0]>(s)",
+    ],
+)
+def test_time_is_reduced_as_any_other_axis(text: str) -> None:
+    data = quantize(model(text).data, {"x": values(100)})
+    assert_right(verify(data, PRESETS["tiny"], samples=2))
+    array = values(100)[:3]
+    wanted, found = (
+        np.stack([open_session(Model(form)).run(None, {"x": one})[0] for one in array])
+        for form in (model(text).data, data)
+    )
+    assert np.linalg.norm(found - wanted) < 0.1 * np.linalg.norm(wanted)

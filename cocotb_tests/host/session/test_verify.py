@@ -49,6 +49,7 @@ def test_generated_on_tiny(number: int) -> None:
     assert_right(verify(_generated(number, TINY).model, PRESETS["tiny"], samples=2, seed=number))
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", sweep(range(100, 140), kept=range(100, 116)))
 def test_generated_on_ecp5_85k(number: int) -> None:
@@ -64,7 +65,7 @@ def test_generated_sweep(preset: str, number: int) -> None:
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("preset", ["tiny", "ecp5-85k"])
+@pytest.mark.parametrize("preset", ["tiny", pytest.param("ecp5-85k", marks=pytest.mark.demo_core)])
 @pytest.mark.parametrize("seed", range(3))
 def test_any_bus_gives_the_same_bytes(preset: str, seed: int) -> None:
     settings = MemorySettings(

@@ -43,13 +43,16 @@ def as_pixels(
     """Return the steps of a reduction over any axes but the batch, which become the pixels of a map with the others as
     channels.
 
+    While models are rewritten, a batch is dynamic or 1; a first axis of more is another axis, such as time.
+
     Parameters
     ----------
     graph : FloatGraph
     node : NodeProto
     axes : sequence of int
+        The axes that go, in order.
     pool : callable
-        Function of the pixels that returns the step that pools them.
+        Function of the number of pixels that returns the step that pools them.
 
     Returns
     -------
@@ -57,16 +60,20 @@ def as_pixels(
         The steps; None if an axis is the batch, a size is not known, or there are more axes than a map has.
     """
     shape, name = graph.shapes.get(node.input[0], []), node.output[0]
-    if not axes or not axes[0] or not all(shape[1:]) or len(shape) > _MOST_AXES:
+    if not axes or not all(shape[1:]) or len(shape) > _MOST_AXES:
         return None
-    kept, pixels = [axis for axis in range(1, len(shape)) if axis not in axes], [shape[axis] for axis in axes]
-    count = int(np.prod(pixels))
-    result = [1 if axis in axes else shape[axis] for axis in range(1, len(shape))]
+    batch = [] if shape[0] and shape[0] > 1 else [0]
+    if {*batch} & {*axes}:
+        return None
+    own = range(len(batch), len(shape))
+    kept = [axis for axis in own if axis not in axes]
+    count, channels = (int(np.prod([shape[axis] for axis in group])) for group in (axes, kept))
+    result = [1 if axis in axes else shape[axis] for axis in own]
     if not attributes_of(node).get("keepdims", 1):
         result = [shape[axis] for axis in kept]
-    sizes = {"pixels": [-1, int(np.prod([shape[axis] for axis in kept])), count], "kept": [-1, *result]}
+    sizes = {"pixels": [-1 if batch else 1, channels, count], "kept": [*([-1] if batch else []), *result]}
     before, after = (graph.constant(f"{name}_{key}", np.array(size, np.int64)) for key, size in sizes.items())
-    order = [0, *kept, *axes]
+    order = [*batch, *kept, *axes]
     turned: list[Step] = [("Transpose", (), {"perm": order})] if order != sorted(order) else []
     return [*turned, ("Reshape", [before], {}), pool(count), ("Reshape", [after], {})]
 

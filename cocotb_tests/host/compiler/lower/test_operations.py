@@ -75,6 +75,7 @@ def test_what_does_not_need_an_engine_runs_without_it(engine: Engine) -> None:
     assert_right(verify(made(*builds), without(engine), samples=1))
 
 
+@pytest.mark.demo_core
 @needs_reference
 def test_an_average_of_more_pixels_than_the_list_memory_has_entries_runs_as_groups() -> None:
     net, config = Net(Form(qdq=True, unsigned=False, per_channel=False), np.random.default_rng(3)), DEFAULT

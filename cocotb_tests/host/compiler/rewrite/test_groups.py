@@ -102,6 +102,7 @@ def test_groups_that_make_and_groups_that_read_lie_side_by_side() -> None:
     assert plan.graph.kind_of(before) == "grouped convolution"
 
 
+@pytest.mark.demo_core
 def test_cycles_on_the_simulated_core() -> None:
     """A copy took 30 * 64 cycles; two words instead of one for each window take 30 * 8 more."""
     found = measure(units(64, 4, residual=False), CONFIG)

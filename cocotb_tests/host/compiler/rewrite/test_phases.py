@@ -109,6 +109,7 @@ def test_the_first_layer_begins_while_its_input_arrives() -> None:
     assert names(plan) == ["conv_t0", "arranged_t1", "conv_t2"]
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kernel", "cycles", "copied"), [(2, 4_100, 2_092), (4, 16_388, 2_092)])
 def test_a_transposed_convolution_takes_the_cycles_of_its_phases(

@@ -109,6 +109,7 @@ def test_channels_in_any_order_before(seed: int) -> None:
     assert differing_bytes(graph, compile_graph(moved, CONFIG, permute=False), CONFIG, order=ORDERS[0]) == 0
 
 
+@pytest.mark.demo_core
 def test_cycles_on_the_simulated_core() -> None:
     """One by one, in runs and not at all: the cycles of copies of 30 pixels with 32 channels."""
     kinds = {"vanishes": shuffled(), "one by one": between_outputs(), "in runs": halved()}

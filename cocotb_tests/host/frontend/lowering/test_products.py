@@ -55,6 +55,7 @@ def test_any_shapes(name: str, qdq: bool, unsigned: bool) -> None:
     assert_right(verify(found.model(), PRESETS["tiny"], samples=2))
 
 
+@pytest.mark.demo_core
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("turned", [(0, 2, 1, 3), (0, 1, 3, 2), (0, 3, 1, 2)])
 def test_transposes_in_front_are_part_of_what_is_loaded(turned: tuple[int, ...]) -> None:

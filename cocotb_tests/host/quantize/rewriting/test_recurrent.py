@@ -446,7 +446,7 @@ CASES: dict[str, Callable[[], bytes]] = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_stream_is_onnx_runtimes_and_near_the_float_models(case: str) -> None:
     data = CASES[case]()

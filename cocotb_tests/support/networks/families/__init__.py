@@ -156,13 +156,17 @@ class Network:
         return f"families.network({self.seed}): {self.family}, {self.form}, on {self.config_name}, batch {self.batch}"
 
 
-def network(seed: int) -> Network:
-    """The network of a seed: always the same."""
+def target(seed: int) -> tuple[Callable[[Net, Scope], None], str]:
+    """Return the family of a seed, and the name of the accelerator that its network is tried on."""
     families = COMBINED if seed >= FIRST_COMBINED else FAMILIES
     number, at = divmod(seed % FIRST_COMBINED, len(families))
-    family, config_name = families[at], ROUND[number % len(ROUND)]
-    if families is COMBINED:
-        config_name = with_products(config_name)
+    name = ROUND[number % len(ROUND)]
+    return families[at], with_products(name) if families is COMBINED else name
+
+
+def network(seed: int) -> Network:
+    """The network of a seed: always the same."""
+    family, config_name = target(seed)
     rng = np.random.default_rng([seed, 0x4E7])
     form = Form(*(bool(rng.integers(2)) for _ in range(3)))
     if family is limits.integer_products:
