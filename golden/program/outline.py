@@ -11,7 +11,7 @@ from ..isa import TABLE_BYTES
 from ..memories import LocalMemory
 from ..units import Queue
 
-#: In place of an index where there is none.
+#: This stands in place of an index where there is none.
 NONE = -1
 
 
@@ -136,7 +136,7 @@ class Block:
     memory : str
         Its name, see :mod:`~lutterfly.golden.memories`.
     address, size_bytes : int
-        Where the constants lie; if they are streamed, the first time that they are loaded.
+        Their place; if they are streamed, the place where they are loaded first.
     layers : tuple of int
         The layers that use them, in order: several layers share equal constants.
     is_streamed : bool
@@ -161,7 +161,7 @@ class PlacedTensor:
     ----------
     tensor : str
     address, size_bytes : int
-        Where it lies, with its border.
+        Its place, border included.
     is_whole : bool
         Whether it is the whole tensor.
     dma, written : tuple of int

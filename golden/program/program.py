@@ -33,7 +33,7 @@ class Port:
     shape : tuple of int
         (height, width, channels).
     addresses : tuple of int
-        Of the first byte in the arena; one for each core, where each has samples of its own.
+        Addresses of the first byte in the arena: one, or one for each core where each has samples of its own.
     onnx_shape : tuple of int
         Shape of the ONNX tensor for one inference, batch axis included.
     onnx_axes : tuple of int
@@ -42,7 +42,7 @@ class Port:
     unsigned : bool
         The ONNX tensor is uint8: its value is the code plus 128.
     bits : int
-        Of an element, see :mod:`~lutterfly.golden.elements`.
+        Bits of an element, see :mod:`~lutterfly.golden.elements`.
     """
 
     name: str
@@ -81,11 +81,11 @@ class WrittenTensor:
     shape : tuple of int
         (height, width, channels).
     bits : int
-        Of an element.
+        Bits of an element.
     order : tuple of int
-        Which channel of the model's tensor each channel is; empty if the order is the model's.
+        The channel of the model's tensor that each channel is; empty if the order is the model's.
     row, channel : int
-        Where the part begins in the tensor.
+        The first row and the first channel of the part in the tensor.
     """
 
     name: str
@@ -115,15 +115,15 @@ class SpilledTensor:
     name : str
         Name in the quantised graph.
     address : int
-        Of the first byte in the arena.
+        Address of the first byte in the arena.
     shape : tuple of int
         (height, width, channels).
     bits : int
-        Of an element.
+        Bits of an element.
     order : tuple of int
-        Which channel of the model's tensor each channel is; empty if the order is the model's.
+        The channel of the model's tensor that each channel is; empty if the order is the model's.
     row, channel : int
-        Where the part begins in the tensor.
+        The first row and the first channel of the part in the tensor.
     pixel_pitch : int
         Bytes from pixel to pixel, where other channels lie between them; 0 where none do.
     """
@@ -150,27 +150,27 @@ class SpilledTensor:
 
 @dataclass(frozen=True, slots=True)
 class QueueProgram:
-    """What one queue executes in a run.
+    """The commands of one queue in a run.
 
     Attributes
     ----------
     commands : bytes
-        Of 64 bytes each, END last.
+        64 bytes for each command, END last.
     address : int
-        Where they lie in the arena; a multiple of 64.
+        Their address in the arena; a multiple of 64.
     """
 
     commands: bytes
     address: int
 
     def __len__(self) -> int:
-        """How many commands there are."""
+        """Count the commands, END included."""
         return len(self.commands) // COMMAND_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """What the queues of a core execute in one run.
+    """The queues of a core in one run.
 
     Attributes
     ----------
@@ -186,12 +186,12 @@ class Queues:
 
 @dataclass(frozen=True, slots=True)
 class CoreProgram:
-    """What one core executes.
+    """The part of a program that one core executes.
 
     Attributes
     ----------
     prologue, body : Queues
-        Run once after loading and after a soft reset; run for every inference.
+        The run once after loading and after a soft reset, and the run for every inference.
     layers : tuple of LayerOutline
         Its layers, in order of execution.
     written : tuple of WrittenTensor
@@ -223,27 +223,27 @@ class Program:
     Attributes
     ----------
     config_hash : int
-        Of the configuration that it was compiled for.
+        Hash of the configuration that it was compiled for.
     config_name : str
         For messages.
     cores : tuple of CoreProgram
-        What each core executes.
+        The part of each core.
     arena_bytes : int
         Size of the arena.
     body_bytes : int
-        What an inference needs of it, from its start on; the rest is the prologue's.
+        Bytes of it that an inference needs, from its start on; the rest is the prologue's.
     constants : bytes
         Weights, parameters, tables and lists that stay in the local memories.
     constants_address : int
-        Where they lie in the arena.
+        Their address in the arena.
     streamed : bytes
-        Those that every inference loads.
+        Constants that every inference loads.
     streamed_address : int
-        Where they lie.
+        Their address in the arena.
     inputs, outputs : tuple of Port
         The tensors that pass between host and accelerator.
     predicted_cycles : int
-        Of one inference, from start to done, on the ideal bus.
+        The cycles of one inference, from start to done, on the ideal bus.
     outline : Outline
         The network as a whole, for reports; empty if no compiler made the program.
     batch : int
@@ -282,8 +282,8 @@ class Program:
 
     @property
     def shares(self) -> int:
-        """In how many parts samples are handed to cores, each to one; 1 where all cores share a sample, or one core has
-        all of them."""
+        """The number of parts in which samples go to cores, each to one; 1 where all cores share a sample, or one core
+        has all of them."""
         return len(self.inputs[0].addresses)
 
     @property
@@ -292,7 +292,7 @@ class Program:
         return tuple(layer for core in self.cores for layer in core.layers)
 
     def contents(self) -> Iterator[tuple[int, bytes]]:
-        """What must lie in the arena before an inference: address and bytes of streamed constants and commands."""
+        """Give address and bytes of the arena's contents before an inference: streamed constants and commands."""
         yield self.streamed_address, self.streamed
         for core in self.cores:
             yield from ((core.body[queue].address, core.body[queue].commands) for queue in Queue)

@@ -14,7 +14,7 @@ from ..isa import COMMAND_BYTES, END, LOAD, Load
 from ..units import Queue
 from .program import Program, QueueProgram, Queues
 
-#: Where constants may be cut: what each local memory writes at a time divides it.
+#: Constants may be cut at multiples of this, which the bytes that each local memory writes at a time divide.
 CUT_BYTES = 256
 
 
@@ -25,9 +25,9 @@ class Stage:
     Attributes
     ----------
     contents : tuple of (int, bytes)
-        What must lie in the arena before it: address and bytes of constants and commands.
+        Address and bytes of the constants and commands that must lie in the arena before it.
     cores : tuple of Queues
-        What each core executes.
+        The queues of each core.
     """
 
     contents: tuple[tuple[int, bytes], ...]
@@ -35,7 +35,7 @@ class Stage:
 
 
 def stages(program: Program, arena_bytes: int) -> tuple[Stage, ...]:
-    """The runs that leave the local memories as the prologue does, in order.
+    """Divide the prologue: the runs that leave the local memories as it does, in order.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def stages(program: Program, arena_bytes: int) -> tuple[Stage, ...]:
 
 
 def _loads(program: Program, core: int) -> list[Load]:
-    """The fields of each LOAD of a core's prologue."""
+    """Return the fields of each LOAD of a core's prologue."""
     dma, compute = (program.cores[core].prologue[queue].commands for queue in Queue)
     if compute != END.encode() or not all(_loads_constants(program, command) for command in _commands(dma)):
         raise ValueError(
@@ -79,7 +79,7 @@ def _loads(program: Program, core: int) -> list[Load]:
 
 
 def _commands(queue: bytes) -> Iterator[bytes]:
-    """All but END, which is the last."""
+    """Give all commands but END, which is the last."""
     yield from (queue[at : at + COMMAND_BYTES] for at in range(0, len(queue) - COMMAND_BYTES, COMMAND_BYTES))
 
 
@@ -104,7 +104,7 @@ def _loads_constants(program: Program, command: bytes) -> bool:
 
 
 def _window(program: Program, loads: list[list[Load]], start: int, stop: int) -> Stage:
-    """The stage that loads the constants from byte ``start`` to byte ``stop``: those first, then the commands."""
+    """Make the stage that loads the constants from byte ``start`` to byte ``stop``: constants first, then commands."""
     constants = program.constants[start:stop]
     address = -(-len(constants) // COMMAND_BYTES) * COMMAND_BYTES
     cores = []
@@ -118,7 +118,7 @@ def _window(program: Program, loads: list[list[Load]], start: int, stop: int) ->
 
 
 def _parts(loads: list[Load], start: int, stop: int) -> Iterator[bytes]:
-    """LOADs of what lies between two addresses, from the arena's start on."""
+    """Give the LOADs of the constants between two addresses, moved to the arena's start."""
     for load in loads:
         first, last = load.external, load.external + load.piece_bytes
         begin, end = max(first, start), min(last, stop)

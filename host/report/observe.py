@@ -226,7 +226,7 @@ class Share:
     waits : dict of str to int
         The other cycles, by reason.
     dma : int
-        Those of the cycles in which a LOAD, STORE or FILL was in progress, for any layer.
+        The cycles in which a LOAD, STORE or FILL was in progress, for any layer.
     """
 
     begin: int
