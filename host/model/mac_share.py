@@ -13,12 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper, inliner
+from onnx import NodeProto, inliner
 
 from ...golden.program.program import Program
 from .arrays import TensorInfo
 from .model import Model
 from .model_graph import computed_tensors, expose
+from .onnx_graph import attributes_of
 from .runtime import plain_session
 
 #: With less than this share, most of the network's work is done on the host.
@@ -152,8 +153,8 @@ def _transposed_convolution(node: NodeProto, shapes: Shapes) -> int:
 
 
 def _product(node: NodeProto, shapes: Shapes) -> int:
-    transposed = any(item.name == "transA" and item.i for item in node.attribute)
-    return math.prod(shapes[node.output[0]]) * shapes[node.input[0]][-2 if transposed else -1]
+    summed = -2 if attributes_of(node).get("transA") else -1
+    return math.prod(shapes[node.output[0]]) * shapes[node.input[0]][summed]
 
 
 def _recurrent(node: NodeProto, shapes: Shapes) -> int:
@@ -163,7 +164,7 @@ def _recurrent(node: NodeProto, shapes: Shapes) -> int:
 
 
 def _einsum(node: NodeProto, shapes: Shapes) -> int | None:
-    equation = next(helper.get_attribute_value(item) for item in node.attribute if item.name == "equation").decode()
+    equation = attributes_of(node)["equation"].decode()
     terms = equation.replace(" ", "").partition("->")[0].split(",")
     if "..." in equation:
         return None

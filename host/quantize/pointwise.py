@@ -56,8 +56,7 @@ def limiting_nodes(model: onnx.ModelProto, given: Mapping[str, Sequence[Mapping[
     comes from samples. A range that is ``given`` may be wider, as one around 0 is, and every range includes 0, which
     need not be between the limits.
     """
-    constants = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node, least, greatest in _limits(model, constants):
+    for node, least, greatest in _limits(OnnxGraph.of(model)):
         override = given.get(node.output[0], [{}])[0]
         low, high = _ends(override)
         step = (high - low) / _STEPS
@@ -82,17 +81,15 @@ def lost_nodes(model: onnx.ModelProto, quantised: onnx.ModelProto) -> list[str]:
     return [node.name for node in model.graph.node if node.op_type in _LIMITING and is_unscaled(node.output[0])]
 
 
-def _limits(
-    model: onnx.ModelProto, constants: Mapping[str, onnx.TensorProto]
-) -> Iterator[tuple[NodeProto, float, float]]:
+def _limits(graph: OnnxGraph) -> Iterator[tuple[NodeProto, float, float]]:
     """Yield every Relu, and every Clip between constants, with the limits."""
-    for node in model.graph.node:
+    for node in graph.nodes:
         ends = [*node.input[1:3], "", ""][:2]
         if node.op_type == "Relu":
             yield node, 0.0, np.inf
-        elif node.op_type == "Clip" and all(name in constants or not name for name in ends):
+        elif node.op_type == "Clip" and all(name in graph.constants or not name for name in ends):
             least, greatest = (
-                float(numpy_helper.to_array(constants[name]).flat[0]) if name else other
+                float(graph.constants[name].flat[0]) if name else other
                 for name, other in zip(ends, (-np.inf, np.inf), strict=True)
             )
             yield node, least, greatest

@@ -67,10 +67,8 @@ def cut_outputs(model: onnx.ModelProto) -> list[str]:
 
     The values that are cut would not matter if the tensors were not outputs: a sum would lack its negative values.
     """
-    readers: dict[str, list[str]] = {value.name: [] for value in model.graph.output}
-    for node in model.graph.node:
-        for name in {*node.input} & readers.keys():
-            readers[name].append(node.op_type)
+    graph = OnnxGraph(model, model.graph.node, {})
+    readers = {name: [node.op_type for node in graph.readers(name)] for name in graph.outputs}
     return [name for name, operators in readers.items() if operators in (["Relu"], ["Clip"])]
 
 
