@@ -28,7 +28,7 @@ from lutterfly.synth.tools import install_command
 NETWORKS = ("ic", "kws", "vww", "ad")
 MODELS = Path(__file__).parents[1] / ".." / "shared" / "models"
 ACCELERATOR = "ethos-u55-128"
-#: Everything in on-chip memory; what Vela takes when nothing is said.
+#: All data in on-chip memory, Vela's default.
 MEMORY_MODES = (("--memory-mode", "Sram_Only"), ())
 SOFTMAX = "Softmax"
 TIMEOUT_S = 600

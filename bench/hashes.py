@@ -1,4 +1,4 @@
-"""Hash what is generated, so that a change that must not change it can be told from one that does.
+"""Hash generated Verilog and programs, to check that a change leaves them the same.
 
     python bench/hashes.py MODEL... > before
     python bench/hashes.py MODEL... | diff before -

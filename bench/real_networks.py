@@ -1,4 +1,4 @@
-"""Quantise the float networks that packages on PyPI ship, and say of each what Lutterfly does.
+"""Quantise the float networks that packages on PyPI ship, and report the result of each.
 
     .venv/bin/python bench/real_networks.py
     .venv/bin/python bench/real_networks.py text_direction face --config large --samples 24
@@ -244,7 +244,7 @@ def float_model(network: FloatNetwork, sample: Feeds, folder: Path) -> bytes:
 
 
 def row(name: str, config_name: str | None, samples: int, folder: Path) -> Iterable[str]:
-    """The columns of a table's line, the last of which says why a network is refused."""
+    """Return the columns of a table's line, the last of which is the reason if a network is refused."""
     network = NETWORKS[name]
     config_name = config_name or network.config
     config = PRESETS[config_name]

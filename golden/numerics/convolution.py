@@ -300,8 +300,8 @@ def matrix_product(left: Codes, right: Codes, out: Codes | None = None) -> Codes
         If a sum is not a finite number: no integers lead to it.
     """
     _touch_buffer()
-    # BLAS computes on lanes of a vector that belong to no element, whatever they hold: the flag of an invalid operation
-    # says nothing about the sums, and warned of right ones (numpy issue 24067 is a case). So the sums are looked at.
+    # BLAS also computes on vector lanes without an element, which hold arbitrary values. So the flag of an invalid
+    # operation may be set though the sums are right (as in numpy issue 24067), and the sums themselves are checked.
     with np.errstate(invalid="ignore"):
         product = np.matmul(left, right, out=out)
     if not np.isfinite(product).all():

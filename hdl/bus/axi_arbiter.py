@@ -60,10 +60,10 @@ class AxiArbiter(wiring.Component):
     """Pass the bursts of several guards on to one port, one request a cycle and channel, and one beat.
 
     A read request takes two cycles, an answer one. A write burst is offered when all its beats are here, so that a
-    master that keeps its beats back holds up nobody: three cycles after its last beat, and its beats follow in the
-    next cycle, in the order of the bursts. Masters are served in turns: one whose request is here (and its beats) is
-    served after at most one burst of each of the others. Every output but ``rready`` and ``bready``, which are always
-    high, is registered; no combinational path leads from one side to the other.
+    master that delays its beats does not hold up the others: three cycles after its last beat, and its beats follow in
+    the next cycle, in the order of the bursts. Masters are served in turns: one whose request is here (and its beats)
+    is served after at most one burst of each of the others. Every output but ``rready`` and ``bready``, which are
+    always high, is registered; no combinational path leads from one side to the other.
 
     Identifiers at the port are {core, identifier of its guard}, so that answers find their way back in any order.
     Soft resets do not concern the arbiter: guards end what they have begun.

@@ -222,7 +222,7 @@ class Tokens(wiring.Component):
     enough : Out(1)
         ``needed`` tokens are there. While ``take`` is low it can only become true.
     left : Out(1)
-        Tokens are left that nobody has taken, or were left before the last cycle's ``take``. Registered.
+        Tokens are left that no command has taken, or were left before the last cycle's ``take``. Registered.
     """
 
     def __init__(self, name: str):
@@ -388,7 +388,7 @@ class CommandQueue(wiring.Component):
     granted : In(8), grant : Out(8)
         Tokens from and to the other queue in this cycle. Registered.
     tokens_left : Out(1)
-        Tokens are left that nobody has taken.
+        Tokens are left that no command has taken.
     done : Out(1)
         The program has ended; low from the start on.
     began, completed : Out(1)

@@ -105,7 +105,7 @@ class MacArray(EngineComponent):
     Raises
     ------
     ValueError
-        If an engine's configuration does not say what its stage makes the array wait for.
+        If an engine's configuration does not state the latencies of its stage.
     """
 
     # Other engines borrow its multipliers, and its bit counters stop their own clocks.

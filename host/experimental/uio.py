@@ -126,7 +126,7 @@ class Registers(Mapping):
             ) from None
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until an interrupt has come, for so long at most; tells whether one has."""
+        """Sleep until an interrupt has come, for so long at most; return whether one has."""
         ready, _, _ = select.select([self._events], [], [], max(seconds, 0.0))
         return bool(ready) and bool(os.read(self._events, _COUNT_BYTES))
 
@@ -178,7 +178,7 @@ class DmaBuffer(Mapping):
 
 
 def _open(path: Path) -> int:
-    """The file, which nobody else has."""
+    """Open the file, and refuse one that another process has."""
     try:
         file = os.open(path, os.O_RDWR | os.O_SYNC)
     except OSError as error:

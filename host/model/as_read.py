@@ -16,7 +16,7 @@ def as_onnx_runtime_reads(model: onnx.ModelProto) -> None:
     """Change a parsed model into one that obeys the standard and has the meaning that ONNX Runtime gives it.
 
     ONNX Runtime sorts nodes, takes the last one of several initializers of a name, ignores those without a name, and
-    knows the standard operators by their domain's name too.
+    accepts the standard operators with their domain's name too.
     """
     graph = model.graph
     for node in graph.node:

@@ -197,8 +197,8 @@ def executed_model(model: onnx.ModelProto, options: onnxruntime.SessionOptions |
 def _name_by_origin(model: onnx.ModelProto, executed: onnx.ModelProto) -> None:
     """Name the tensors that ONNX Runtime adds to a model after their inputs.
 
-    It numbers the tensors that it adds, in an order that the whole model decides: beside a model in which nodes stand
-    for functions they could swap their names, and one would be compared with another.
+    It numbers the tensors that it adds, in an order that depends on the whole model. In a model with stand-ins for
+    functions, tensors could have swapped names, and one would be compared with another.
     """
     given = {name for node in model.graph.node for name in (*node.input, *node.output)}
     given |= {value.name for value in (*model.graph.input, *model.graph.initializer)}

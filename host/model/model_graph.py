@@ -20,18 +20,18 @@ INTEGER_PRODUCTS = ("QLinearConv", "QGemm", "QLinearMatMul")
 _PRODUCTS = ("Conv", "Gemm", "MatMul", "QGemm")
 
 
-#: The producer of models that `lutterfly quantize` made.
+#: The producer name in models of `lutterfly quantize`.
 QUANTISER = "lutterfly quantize"
 
 
 def model_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
-    """The inputs that a caller must give; exporters of IR version 3 list every initializer among them."""
+    """Return the inputs that a caller must give; exporters of IR version 3 list every initializer among the inputs."""
     initializers = {tensor.name for tensor in model.graph.initializer}
     return [value for value in model.graph.input if value.name not in initializers]
 
 
 def keep_inputs(model: onnx.ModelProto, names: Collection[str]) -> None:
-    """Take all other inputs out of a model's list: they are initializers, and constants from then on."""
+    """Remove all other inputs from a model's list; they are initializers, and become constants."""
     kept = [value for value in model.graph.input if value.name in names]
     del model.graph.input[:]
     model.graph.input.extend(kept)
@@ -39,10 +39,10 @@ def keep_inputs(model: onnx.ModelProto, names: Collection[str]) -> None:
 
 
 def is_qdq(model: onnx.ModelProto) -> bool:
-    """Whether a model has the QDQ form: convolutions and matrix products work on dequantised weights, or, where it has
-    none, no operator works on codes with scales of its own.
+    """Return whether a model has the QDQ form: convolutions and matrix products read dequantised weights, or, if there
+    are none, no operator has codes and scales as operands.
 
-    A part that was cut out of a model says itself which form that has, see :func:`mark_form`.
+    A part that was cut out of a model carries a mark with the model's form, see :func:`mark_form`.
     """
     for entry in model.metadata_props:
         if entry.key == _QDQ_KEY:
@@ -55,18 +55,18 @@ def is_qdq(model: onnx.ModelProto) -> bool:
 
 
 def mark_form(part: onnx.ModelProto, *, qdq: bool) -> None:
-    """Note in a part of a model which form the model has: ONNX Runtime must treat it as it treats the model."""
+    """Mark a part of a model with the model's form, as ONNX Runtime must treat both equally."""
     part.metadata_props.add(key=_QDQ_KEY, value=_QDQ if qdq else "")
 
 
 def has_unsigned(model: onnx.ModelProto) -> bool:
-    """Whether some activations are uint8: their zero points are, since weights are int8."""
+    """Return whether some activations are uint8; as weights are int8, any uint8 constant is the zero point of one."""
     written = [attribute.t for node in model.graph.node if node.op_type == "Constant" for attribute in node.attribute]
     return any(tensor.data_type == onnx.TensorProto.UINT8 for tensor in [*model.graph.initializer, *written])
 
 
 def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    """A copy of the model with ``names`` as further outputs; ONNX Runtime infers their types."""
+    """Return a copy of the model with ``names`` as further outputs, whose types ONNX Runtime infers."""
     exposed = copy.deepcopy(model)
     present = {value.name for value in exposed.graph.output}
     exposed.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names if name not in present)
@@ -74,12 +74,12 @@ def expose(model: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
 
 
 def computed_tensors(model: onnx.ModelProto) -> list[str]:
-    """Names of everything that the nodes of the model compute, in order."""
+    """Return the names of all tensors that nodes of the model compute, in order."""
     return [name for node in model.graph.node for name in node.output if name]
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """The name, or one made of it that is not taken; it is then."""
+    """Return the name, or one derived from it that is not taken, and add it to ``taken``."""
     chosen = name
     number = 0
     while chosen in taken:
@@ -90,7 +90,7 @@ def free_name(name: str, taken: set[str]) -> str:
 
 
 def tensor_names(graph: onnx.GraphProto) -> Iterator[str]:
-    """Names of the tensors of a graph, not of those within it; some several times."""
+    """Yield the names of a graph's tensors, without those of inner graphs; some come several times."""
     for values in (graph.input, graph.initializer, graph.output, graph.value_info):
         yield from (value.name for value in values if value.name)
     yield from (value.values.name for value in graph.sparse_initializer)
@@ -99,7 +99,7 @@ def tensor_names(graph: onnx.GraphProto) -> Iterator[str]:
 
 
 def rename_tensors(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
-    """Rename tensors in a graph and in those within it, which read them too."""
+    """Rename tensors in a graph and in its inner graphs, which read them too."""
     for values in (graph.input, graph.initializer, graph.output, graph.value_info):
         for value in values:
             value.name = names.get(value.name, value.name)

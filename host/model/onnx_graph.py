@@ -1,4 +1,4 @@
-"""One graph of an ONNX model for all passes: who computes and reads each tensor, constants, and operator sets."""
+"""The graph of an ONNX model for all passes: producers and consumers of tensors, constants, and operator sets."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _STANDARD = ("", "ai.onnx")
 class OnnxGraph:
     """Nodes of a model, or of the body of a function, by the tensors between them.
 
-    The nodes stay what they are in the file. Whoever changes what one computes or reads calls :meth:`index`, or changes
-    it by :meth:`replace`.
+    The nodes are those of the file, not copies. After a change of a node's operands or results call :meth:`index`, or
+    change the node by :meth:`replace`.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class OnnxGraph:
         return OnnxGraph(model, model.graph.node, initial_values(model.graph))
 
     def index(self) -> None:
-        """Note who computes and who reads each tensor, after nodes were changed."""
+        """Index the producer and the consumers of each tensor, after nodes were changed."""
         self.producer, self.consumers = {}, {}
         for node in self.nodes:
             self.producer |= dict.fromkeys(filter(None, node.output), node)
@@ -83,7 +83,7 @@ class OnnxGraph:
             self.consumers[name] = [one for one in self.readers(name) if one is not node]
 
     def is_dropped(self, node: NodeProto) -> bool:
-        """Whether a node was taken out."""
+        """Whether a node was removed."""
         return id(node) in self._dropped
 
     def add_constant(self, name: str, values: np.ndarray) -> str:
@@ -107,15 +107,15 @@ class OnnxGraph:
         return [value.name for value in self.model.graph.output]
 
     def is_output(self, name: str) -> bool:
-        """Whether the model computes a tensor for its caller."""
+        """Whether a tensor is an output of the model."""
         return name in self.outputs
 
     def readers(self, name: str) -> list[NodeProto]:
-        """The nodes that read a tensor; none where it is read by the caller alone, or unknown."""
+        """Return the nodes that read a tensor; none if only the caller reads it, or it is unknown."""
         return self.consumers.get(name, [])
 
     def reader(self, name: str) -> NodeProto | None:
-        """The node that reads a tensor, if it is the only one, and the tensor no output."""
+        """Return the node that reads a tensor, if it is the only one and the tensor is no output."""
         readers = self.readers(name)
         return readers[0] if len(readers) == 1 and not self.is_output(name) else None
 
@@ -132,18 +132,18 @@ class OnnxGraph:
         *,
         element: int = TensorProto.FLOAT,
     ) -> ModelProto:
-        """A model of some nodes, with the operator sets of this one.
+        """Return a model of some nodes, with the operator sets of this one.
 
         Parameters
         ----------
         nodes : iterable of NodeProto
-            In order of execution; these or others that read the same tensors.
+            Nodes in order of execution: of this graph, or others that read the same tensors.
         inputs : mapping of str to shape, or sequence of ValueInfoProto
             Inputs of the model.
         outputs : iterable of str
             Outputs of the model, whose types and shapes ONNX Runtime infers.
         constants : iterable of TensorProto, optional
-            Otherwise those of this graph that the nodes read.
+            Constants; by default those of this graph that the nodes read.
         element : int
             Type of the inputs of which only shapes are given.
         """
@@ -162,7 +162,7 @@ class OnnxGraph:
 
 
 def attributes_of(node: NodeProto) -> dict[str, Any]:
-    """The attributes of a node; text is bytes."""
+    """Return the attributes of a node by name; text is bytes."""
     return {item.name: helper.get_attribute_value(item) for item in node.attribute}
 
 
@@ -172,24 +172,24 @@ def initial_values(graph: GraphProto) -> dict[str, np.ndarray]:
 
 
 def set_values(tensor: TensorProto, values: np.ndarray) -> None:
-    """Give a tensor other values, and their type and shape, under its name."""
+    """Replace the values, the type and the shape of a tensor."""
     tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
 
 
 def set_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
-    """Give a graph other nodes, some of which may be its own."""
+    """Replace the nodes of a graph by others, some of which may be its own."""
     kept = list(nodes)
     del graph.node[:]
     graph.node.extend(kept)
 
 
 def operator_set(model: ModelProto | FunctionProto, domain: str = "") -> int:
-    """The version of a domain's operators that a model or a function imports; 0 where it imports none."""
+    """Return the version of a domain's operators that a model or a function imports; 0 if it imports none."""
     names = (domain,) if domain else _STANDARD
     return next((entry.version for entry in model.opset_import if entry.domain in names), 0)
 
 
 def import_operators(model: ModelProto, domain: str, version: int) -> None:
-    """Let a model import the operators of a domain, unless it does already."""
+    """Add the import of a domain's operators to a model, unless it has one."""
     if not operator_set(model, domain):
         model.opset_import.append(helper.make_opsetid(domain, version))
