@@ -49,7 +49,7 @@ _MODULES = (mac, maximum, depthwise, xnor, fpc, add, binary_maximum, multiply, w
 
 #: The specification of each engine, by its code.
 SPECIFICATIONS: dict[int, EngineSpecification] = {one.SPECIFICATION.engine: one.SPECIFICATION for one in _MODULES}
-#: The memories of engines, by their codes.
+#: All engines, by their codes.
 ENGINES: dict[int, Engine[Any]] = {one.engine: one.engine for one in SPECIFICATIONS.values()}
 
 

@@ -155,7 +155,7 @@ def candidates(
 
 
 def _ways(network: Network, tried: Sequence[Tried]) -> Iterator[Sequence[Parts]]:
-    """Return ways to split the layers, the most promising first; the last one has all layers on the first core."""
+    """Yield ways to split the layers, the most promising first; the last one has all layers on the first core."""
     executed: Executed = run(network, OPERATIONS)
     least = sum(
         operation.cycles(*executed.graph.tensors[operation.layer.output].shape[:2], range(operation.tiles))

@@ -19,7 +19,7 @@ _LIMITING, _STEPS = ("Relu", "Clip"), 255
 
 
 def pointwise_nodes(model: onnx.ModelProto) -> Iterator[str]:
-    """Return the names of operators with a constant operand, or with two functions of one tensor, which become tables.
+    """Yield the names of operators with a constant operand, or with two functions of one tensor, which become tables.
 
     An example is ``x * sigmoid(x)``.
     """
@@ -50,7 +50,7 @@ def _origins(graph: OnnxGraph, node: NodeProto) -> set[str]:
 
 
 def limiting_nodes(model: onnx.ModelProto, given: Mapping[str, Sequence[Mapping[str, Any]]]) -> Iterator[str]:
-    """Return the names of Relu and Clip that must remain, as codes of their output reach beyond their limits.
+    """Yield the names of Relu and Clip that must remain, as codes of their output reach beyond their limits.
 
     onnxruntime.quantization leaves both out, as codes end at the range of the output, which is within the limits if it
     comes from samples. A range that is ``given`` may be wider, as one around 0 is, and every range includes 0, which

@@ -203,7 +203,7 @@ class LoadRun:
 
 
 def runs(config: Config, fields: Load) -> Iterator[LoadRun]:
-    """Return the runs of a LOAD."""
+    """Yield the runs of a LOAD."""
     memory, beat_bytes, chunk_bytes = find_memory(fields.memory), config.axi.data_bytes, config.axi.data_bytes
     if memory is not LocalMemory.FEATURE:
         chunk_bytes = min(chunk_bytes, memory.write_bytes(config.array.lanes))

@@ -403,7 +403,7 @@ def row_groups(plan: Network, operation: Operation, input_cycles: int) -> tuple[
 
 @functools.cache
 def _groupings(rows: int) -> tuple[tuple[int, ...], ...]:
-    """Yield ways to group output rows: in equal parts, and growing from a small first group."""
+    """Return ways to group output rows: in equal parts, and growing from a small first group."""
     ways: list[tuple[int, ...]] = [(rows,)]
     for size in sorted({1, 2} | {math.ceil(rows / parts) for parts in range(2, MOST_GROUPS + 1)}):
         ways.append(_groups(rows, itertools.repeat(size)))

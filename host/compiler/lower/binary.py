@@ -54,7 +54,7 @@ class BinaryConvolutionOperation(ConvolutionOperation):
     def __init__(self, network: Network, index: int, sources: tuple[Storage, ...], target: Storage):
         super().__init__(network, index, sources, target)
         self.input_size = network.graph.tensors[self.layer.input].shape[:2]
-        #: The error of a product with the border's weight: the difference of the padding value and the stored border.
+        #: The padding value less the stored border; results lack this times the sum of the weights in the border.
         self.missing = self.layer.pad - border_sign(sources[0])
         #: The parts of the kernel within the input, each with its class number; empty if the stored border is right.
         self.classes: dict[_Inside, int] = {}

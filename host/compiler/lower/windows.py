@@ -270,7 +270,7 @@ def border_classes(window: Window, size: tuple[int, int], rows: range, columns: 
 
 
 def _axis_classes(window: Window, axis: int, size: int, outputs: range) -> list[tuple[range, range]]:
-    """Yield outputs along one axis with the same elements of the kernel inside, and these elements."""
+    """Return outputs along one axis with the same elements of the kernel inside, and these elements."""
     return [
         (range(members[0], members[-1] + 1), inside)
         for inside, group in itertools.groupby(outputs, lambda output: window.inside(axis, size, output))

@@ -210,7 +210,7 @@ def _residence(
 def _departing(
     plan: Segmented, name: str, writers: list[int], jobs: Sequence[Job], numbers: list[list[int]], *, is_whole: bool
 ) -> Iterator[Outgoing]:
-    """Return the stores of a tensor: all that is computed of it, if the network needs it whole; else what other cores
+    """Yield the stores of a tensor: all that is computed of it, if the network needs it whole; else what other cores
     read."""
     written = [plan.region_of(plan.graph.layers[index].output) for index in writers]
     exchange, region = plan.exchange_of(name), plan.excerpt_of(name).region
@@ -236,7 +236,7 @@ def _written(plan: Segmented, job: Job, own: Region) -> Region:
 
 
 def _exchanged(plan: Segmented, name: str, readers: list[int], numbers: list[list[int]]) -> Iterator[Incoming]:
-    """Return the regions of a whole tensor that other cores compute and ``readers`` read."""
+    """Yield the regions of a whole tensor that other cores compute and ``readers`` read."""
     for region in plan.arriving(name):
         first = next((index for index in readers if _reads(plan, index, name, region)), None)
         if first is not None:

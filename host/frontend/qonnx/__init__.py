@@ -28,7 +28,7 @@ from .writer import Writer, notes_of, write_step
 __all__ = ["QONNX_LOWERINGS", "notes_of", "rewrite"]
 
 _FLOAT = onnx.TensorProto.FLOAT
-#: The name of QONNX's own operators in lists of operators; their values become part of the layers around them.
+#: QONNX's own operators in the list of supported ones; their values become part of the layers around them.
 QONNX_LOWERINGS = (
     OperatorLowering(read_quantiser, BIPOLAR, Runs.LAYER, (BinaryConvolution,), title="binary quantisers of QONNX"),
     OperatorLowering(read_quantiser, INTEGER, Runs.TABLE, (), title="quantisers of QONNX"),

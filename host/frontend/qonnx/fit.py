@@ -71,7 +71,7 @@ def _uncut(
     return sums[inside], real[inside]
 
 
-#: Number of biases that are tried around the real one.
+#: Offsets from the real bias that are tried.
 NEIGHBOURS = (0, -1, 1)
 #: A constant code gets a bias so large that sums of up to 2**19 do not change the code.
 CONSTANT = 1 << 20
@@ -161,7 +161,7 @@ def judge(
     codes: npt.NDArray[np.int64],
     limits: tuple[int, int, int],
 ) -> None:
-    """Return the greatest distance of a channel's codes from the wanted ones, and whether limits make a difference."""
+    """Note the greatest distance of a channel's codes from the wanted ones, and whether limits make a difference."""
     found = _requantised(entering, fit.multiplier[channel], limits)
     fit.wrong[channel] = np.abs(found - codes).max()
     fit.is_limited |= bool((found != _requantised(entering, fit.multiplier[channel], (limits[0], -128, 127))).any())

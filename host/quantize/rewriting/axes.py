@@ -31,7 +31,7 @@ def reduced_axes(graph: FloatGraph, node: NodeProto) -> list[int]:
 
 
 def without_axes(graph: FloatGraph, node: NodeProto, axes: Sequence[int]) -> list[Step]:
-    """Return the step that removes axes of one element which a node does not keep."""
+    """Return the steps that remove axes of one element if a node does not keep them."""
     if attributes_of(node).get("keepdims", 1):
         return []
     return [("Squeeze", [graph.constant(f"{node.output[0]}_axes", np.array(axes, np.int64))], {})]

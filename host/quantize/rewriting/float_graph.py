@@ -61,7 +61,7 @@ def normalised_rows(model: onnx.ModelProto, samples: Mapping[str, np.ndarray]) -
 
 
 def _normalised(model: onnx.ModelProto) -> list[tuple[str, tuple[int, ...]]]:
-    """Yield tensors that operators normalise, or that a mean may begin to normalise, each with the axes."""
+    """Return tensors that operators normalise, or that a mean may begin to normalise, each with the axes."""
     graph = model.graph
     ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in (*graph.input, *graph.value_info)}
     squares = {node.output[0]: node.input[0] for node in graph.node if node.op_type in ("Mul", "Pow")}

@@ -69,8 +69,8 @@ def _spell_softmax(graph: FloatGraph, node: NodeProto) -> list[NodeProto] | None
 
 
 def _guarded(graph: FloatGraph, name: str) -> str:
-    """Return the tensor with NaN replaced by 0, as PyTorch's exporters do after a softmax with a mask; else the
-    same."""
+    """Return the tensor with NaN replaced by 0, as PyTorch's exporters do after a softmax with a mask; without such
+    nodes the tensor itself."""
     readers = {reader.op_type: reader for reader in graph.readers(name)}
     if graph.is_output(name) or {*readers} != {"IsNaN", "Where"} or len(graph.readers(name)) != 2:
         return name
