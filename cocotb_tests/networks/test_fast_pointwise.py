@@ -6,17 +6,29 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
-from cocotb_tests.support.networks.butterflies import DRAWN_CONFIGS, FPC_CONFIGS, Network, fast_network, random_stages
+from cocotb_tests.support.networks.butterflies import (
+    DRAWN_CONFIGS,
+    FPC_CONFIGS,
+    Network,
+    fast_network,
+    random_finish,
+    random_stages,
+    rotating_stages,
+    with_fast_pointwise,
+)
 from cocotb_tests.support.oracles.exactness import assert_right
 from cocotb_tests.support.tiers import sweep
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import FPC
-from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern
+from lutterfly.golden.engines.fpc import FpcConfig
+from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern, count_stages
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.compiler import CompileError, compile_model
 from lutterfly.host.frontend import ModelError
@@ -176,3 +188,114 @@ def test_the_digits_network_at_every_layer() -> None:
     np.testing.assert_array_equal(logits, expected)
     assert (logits.argmax(axis=1) == digits.labels()).mean() >= 0.98
     assert [layer.kind for layer in session.program.layers].count("fast pointwise convolution") == 3
+
+
+# One fast pointwise convolution of any channels from 3 to 256 each, in the words of the default configuration.
+
+_DEFAULT = PRESETS["ecp5-85k"]
+CONFIGS: dict[str, Config] = {
+    "bottom-up": _DEFAULT,
+    # Two skips, of which only the wider layers have one.
+    "top-down": dataclasses.replace(
+        _DEFAULT, engines=_DEFAULT.engines.having(FPC, FpcConfig(256, "top-down", skips=((0, 7), (2, 7))))
+    ),
+    # Eleven columns of weights, three of them the engine's own.
+    "heavier": dataclasses.replace(
+        _DEFAULT,
+        engines=_DEFAULT.engines.having(
+            FPC, FpcConfig(128, densities=(*["full"] * 4, *["cross"] * 3), skips=((0, 6), (1, 4)))
+        ),
+    ),
+}
+#: Around the words and their powers of two.
+_EDGES = [3, 4, 5, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 100, 127, 128, 129, 192, 255, 256]
+
+
+def lighter(hardware: Density, rng: np.random.Generator) -> Density:
+    """A density of no more weights."""
+    kinds = [Density.FULL, Density.CROSS, Density.UNIT]
+    return kinds[int(rng.integers(kinds.index(hardware), len(kinds)))]
+
+
+def layer(seed: int, hardware: Pattern) -> bytes:
+    """A layer on a small map: any numbers of channels, lighter densities, weights and codes that saturate, tables."""
+    rng = np.random.default_rng(seed)
+    edges = [edge for edge in _EDGES if edge <= hardware.width]
+    inputs, outputs = (int(rng.choice(edges) if rng.integers(2) else rng.integers(3, edges[-1] + 1)) for _ in range(2))
+    used = [index for index, distance in enumerate(hardware.distances) if distance < 1 << count_stages(inputs, outputs)]
+    densities = [hardware.densities[index] for index in used]
+    if rng.integers(3) == 0:
+        densities = [lighter(density, rng) for density in densities]
+    there = [skip for skip in hardware.skips if set(skip) <= set(used) and rng.integers(2)]
+    skips = [(used.index(first), used.index(last)) for first, last in there]
+    pattern = Pattern.of(inputs, outputs, hardware.direction or "", densities, skips)
+    extreme = rng.integers(3) == 0
+    stages = random_stages(pattern, seed, extreme=extreme) if rng.integers(2) else rotating_stages(pattern, seed)
+    network = Network((inputs, *rng.integers(1, 4, 2).tolist()), seed=seed)
+    finish = random_finish(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
+    name = network.fast_pointwise("x", pattern, zero_point=int(rng.integers(-128, 128)), stages=stages, finish=finish)
+    return network.data(network.table(name) if rng.integers(3) == 0 else name)
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize(
+    ("name", "first", "count"),
+    [
+        ("bottom-up", 0, 24),
+        *[pytest.param(name, 1000, 200, marks=pytest.mark.regress) for name in CONFIGS],
+    ],
+)
+def test_any_channels(name: str, first: int, count: int) -> None:
+    config = CONFIGS[name]
+    for seed in range(first, first + count):
+        assert_right(verify(layer(seed, config.engines[FPC].pattern), config, samples=2))
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize("convolution", [False, True])
+def test_more_parameters_than_their_memory(convolution: bool) -> None:
+    """Those of layers that all have one tile are streamed, whether or not others have more."""
+    network, name, layers = Network((256, 2, 3), seed=1), "x", 18
+    for seed in range(layers):
+        finish = random_finish(256, seed)
+        name = network.fast_pointwise(name, Pattern.of(256, 256, "bottom-up"), seed=seed, finish=finish)
+        if convolution and seed == 9:
+            name = network.convolution(name, 256, 256, 1)
+    assert layers * finish.parameters.nbytes > _DEFAULT.memory.parameter_bytes
+    assert_right(verify(network.data(name), _DEFAULT, samples=1))
+
+
+# Cycles of fast pointwise convolutions on the default configuration with FPC among its engines, simulated.
+
+CONFIG = PRESETS["ecp5-85k"]
+
+
+@pytest.mark.demo_core
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(
+    ("channels", "height", "width", "most"), [(64, 25, 5, 700), (128, 8, 8, 750), (256, 8, 8, 2_400)]
+)
+def test_a_word_a_cycle(channels: int, height: int, width: int, most: int) -> None:
+    """Of three layers the last one finds its input in the accelerator."""
+    network, pattern = Network((channels, height, width), seed=1), Pattern.of(channels, channels)
+    name = "x"
+    for number in range(3):
+        known = {"stages": rotating_stages(pattern, number), "finish": random_finish(channels, number, shift=3)}
+        name = network.fast_pointwise(name, pattern, **known)
+    found = verify(network.data(name), CONFIG, samples=1)
+    assert_right(found)
+    cycles = found.layers[-2].measured
+    print(f"{channels} channels on {height}x{width}: {cycles} cycles")
+    assert height * width * channels // CONFIG.array.lanes < cycles <= most
+
+
+@pytest.mark.regress
+@pytest.mark.parametrize(("network", "layers", "most"), [("kws", 4, 16_000), ("vww", 13, 52_000)])
+def test_networks_with_fast_layers(models_dir: Path, network: str, layers: int, most: int) -> None:
+    """All pointwise layers are fast ones, with random weights: about half the cycles of the dense network."""
+    model = with_fast_pointwise(onnx.load(models_dir / f"{network}_qop.onnx"))
+    assert len(model.functions) == layers
+    found = verify(model.SerializeToString(), CONFIG, samples=1)
+    assert_right(found)
+    print(f"{network}: {found.layers[-1].measured} cycles, predicted {found.layers[-1].predicted}")
+    assert found.layers[-1].measured <= most

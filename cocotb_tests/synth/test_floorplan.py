@@ -1,15 +1,16 @@
-"""The floorplan: every block has a site of its kind, and blocks that belong together lie together."""
+"""The floorplan: a site of its kind for every block, neighbours together, one clock for a group, and room for cells."""
 
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lutterfly.synth.device import DEVICES
-from lutterfly.synth.floorplan import BlockSite, floorplan
+from lutterfly.synth.floorplan import BlockSite, Pool, by_clock, floorplan, path_delays, spread
 
 SITES = {
     "DP16KD": [BlockSite(f"X{x}/Y{y}/EBR0", x, y) for y in (0, 10) for x in range(0, 32, 2)],
@@ -149,3 +150,196 @@ def test_a_device_has_a_site_for_each_of_its_blocks() -> None:
     for device in DEVICES.values():
         counts = {kind: len({site.bel for site in sites}) for kind, sites in device.sites.items()}
         assert counts == {"DP16KD": device.bram, "MULT18X18D": device.dsp}
+
+
+# Sites by clock: groups of sites belong to one clock, those in which most is its.
+
+#: Four groups of four.
+GROUPED_SITES = [BlockSite(f"X{column}/Y0/M", column, 0, f"group {column // 4}") for column in range(16)]
+
+
+def cells(clocks: list[int | str]) -> list[dict[str, Any]]:
+    return [{"connections": {"CLK0": [clock], "A0": [7]}} for clock in clocks]
+
+
+def test_a_clock_has_the_groups_in_which_most_is_its() -> None:
+    # Blocks of clock 2 are in groups 1 and 3, and one in group 0.
+    clocks: list[int | str] = [3, 3, 2, 3, 2, 2, 3, 2, 3, 2, 2]
+    plan = [GROUPED_SITES[place] for place in (0, 1, 2, 3, 4, 5, 8, 12, 9, 13, 14)]
+    one, other = by_clock([Pool(list(range(11)), GROUPED_SITES)], cells(clocks), plan)
+    assert one.blocks == [number for number, clock in enumerate(clocks) if clock == 3]
+    assert other.blocks == [number for number, clock in enumerate(clocks) if clock == 2]
+    assert {site.group for site in one.sites} == {"group 0", "group 2"}
+    assert {site.group for site in other.sites} == {"group 1", "group 3"}
+    assert sorted([*one.sites, *other.sites]) == sorted(GROUPED_SITES)
+
+
+@pytest.mark.parametrize("clocks", [[2, 2, 2], [2, "x", 2], ["0", "0", "1"]])
+def test_one_clock_has_all(clocks: list[int | str]) -> None:
+    pool = Pool([0, 1, 2], GROUPED_SITES)
+    assert by_clock([pool], cells(clocks), GROUPED_SITES[:3]) == [pool]
+
+
+def test_blocks_without_a_clock_are_with_those_of_the_most_frequent_one() -> None:
+    one, other = by_clock([Pool([0, 1, 2, 3], GROUPED_SITES)], cells([2, "x", 3, 3]), GROUPED_SITES[:4])
+    assert (one.blocks, other.blocks) == ([0], [1, 2, 3])
+
+
+def test_sites_with_clocks_of_their_own_are_for_all() -> None:
+    pool = Pool([0, 1], [site._replace(group="") for site in GROUPED_SITES])
+    assert by_clock([pool], cells([2, 3]), GROUPED_SITES[:2]) == [pool]
+
+
+def test_too_few_groups_are_told() -> None:
+    clocks: list[int | str] = [2] * 5 + [3] * 9
+    message = "multipliers of one clock must be at most 8, not 9: others of their groups have another clock; choose"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        by_clock([Pool(list(range(14)), GROUPED_SITES)], cells(clocks), GROUPED_SITES[:14])
+
+
+def test_a_devices_multipliers_stand_in_groups_of_four() -> None:
+    for device in DEVICES.values():
+        groups = [site.group for site in device.sites["MULT18X18D"]]
+        assert {groups.count(group) for group in groups} == {4}
+        assert not any(site.group for site in device.sites["DP16KD"])
+
+
+@pytest.mark.regress
+def test_a_floorplan_keeps_clocks_apart() -> None:
+    """As many blocks as sites, in pairs of both clocks that want to be neighbours."""
+    numbers = np.random.default_rng(0).permutation(16).tolist()
+    design: dict[str, Any] = {f"m_{one}": {"type": "M", "connections": {"CLK0": [2 + one % 2]}} for one in numbers}
+    for number in range(0, 16, 2):
+        for name in (f"m_{number}", f"m_{number + 1}"):
+            design[name]["connections"]["P0"] = [100 + number]
+    floorplan({"modules": {"top": {"cells": design}}}, {"M": GROUPED_SITES}, tiles=(16, 1))
+    groups = {site.bel: site.group for site in GROUPED_SITES}
+    clocks: dict[str, set[int]] = {}
+    for cell in design.values():
+        clocks.setdefault(groups[cell["attributes"]["BEL"]], set()).add(cell["connections"]["CLK0"][0])
+    assert [len(of_group) for of_group in clocks.values()] == [1] * 4
+
+
+# Delays of paths through nets, before placement: what is on a long path, and what ends one.
+
+WIRE, REGISTER, LUT = 0.9, 0.6, 0.24
+
+
+def cell(kind: str, inputs: dict[str, list[Any]], outputs: dict[str, list[int]], **parameters: str) -> dict[str, Any]:
+    directions = dict.fromkeys(inputs, "input") | dict.fromkeys(outputs, "output")
+    return {
+        "type": kind,
+        "parameters": parameters,
+        "port_directions": directions,
+        "connections": {**inputs, **outputs},
+    }
+
+
+def register(source: int, target: int, **more: list[Any]) -> dict[str, Any]:
+    return cell("TRELLIS_FF", {"DI": [source], "CLK": [1], **more}, {"Q": [target]})
+
+
+def lut(*sources: int | str, target: int) -> dict[str, Any]:
+    return cell("LUT4", {port: [bit] for port, bit in zip("ABCD", sources, strict=False)}, {"Z": [target]})
+
+
+def test_each_level_of_logic_counts() -> None:
+    cells = {
+        "from": register(9, 2),
+        "first": lut(2, 3, "0", target=4),
+        "second": lut(4, target=5),
+        "to": register(5, 6),
+        "beside": register(8, 3),
+        "short": register(6, 7),
+    }
+    delays = path_delays(cells)
+    longest = REGISTER + 3 * WIRE + 2 * LUT
+    # All of one path have its delay; the clock is on none.
+    assert [delays[net] for net in (2, 3, 4, 5)] == pytest.approx([longest] * 4)
+    assert delays[6] == pytest.approx(REGISTER + WIRE)
+    assert 1 not in delays
+
+
+def test_a_net_has_the_longest_of_its_paths() -> None:
+    cells = {"from": register(9, 2), "deep": lut(2, target=3), "to": register(3, 4), "straight": register(2, 5)}
+    assert path_delays(cells)[2] == pytest.approx(REGISTER + 2 * WIRE + LUT)
+
+
+def test_enables_and_resets_end_earlier() -> None:
+    cells = {"from": register(9, 2), "to": register(8, 3, LSR=[2])}
+    assert path_delays(cells)[2] == pytest.approx(REGISTER + WIRE + 0.4)
+
+
+def test_carries_have_wires_of_their_own() -> None:
+    def carry(a: int, carry_in: int | str, target: int, carry_out: int) -> dict[str, Any]:
+        inputs = {"A0": [a], "B0": ["0"], "A1": [a], "B1": ["0"], "CIN": [carry_in]}
+        return cell("CCU2C", inputs, {"S0": [target], "S1": [target + 1], "COUT": [carry_out]})
+
+    cells = {
+        "from": register(9, 2),
+        "low": carry(2, "0", 10, 12),
+        "high": carry(3, 12, 20, 22),
+        "to": register(20, 30),
+        "other": register(8, 3),
+    }
+    delays = path_delays(cells)
+    assert delays[12] == pytest.approx(REGISTER + WIRE + 0.45 + 0.44 + WIRE)
+    # The second half's operands do not reach the first half's sum.
+    assert delays[10] == pytest.approx(REGISTER + 2 * WIRE + 0.45)
+
+
+@pytest.mark.parametrize(
+    ("kind", "slow", "fast", "delay"),
+    [
+        ("DP16KD", {"REGMODE_B": "NOREG"}, {"REGMODE_B": "OUTREG"}, 5.7),
+        ("MULT18X18D", {}, {"REG_OUTPUT_CLK": "CLK0"}, 3.5),
+    ],
+)
+def test_blocks_without_a_register_begin_late(kind: str, slow: dict, fast: dict, delay: float) -> None:
+    for parameters, start in ((slow, delay), (fast, REGISTER)):
+        cells = {"block": cell(kind, {}, {"D": [2]}, **parameters), "to": register(2, 3)}
+        assert path_delays(cells)[2] == pytest.approx(start + WIRE)
+
+
+def test_loops_of_logic_have_no_delay() -> None:
+    cells = {"one": lut(2, target=3), "other": lut(3, target=2), "from": register(9, 4), "to": register(4, 5)}
+    assert path_delays(cells) == {4: pytest.approx(REGISTER + WIRE), 5: pytest.approx(REGISTER + WIRE)}
+
+
+# Spreading: cells get room and keep their order.
+
+SPREAD_TILES = (32, 24)
+
+
+def fullest(positions: np.ndarray, areas: np.ndarray) -> float:
+    """Look-up tables of a tile, on average of 8 columns and 12 rows."""
+    borders = np.arange(0, 33, 8), np.arange(0, 25, 12)
+    return float(np.histogram2d(*positions.T, bins=borders, weights=areas)[0].max()) / (8 * 12)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.7])
+def test_a_crowd_gets_room(share: float) -> None:
+    rng = np.random.default_rng(0)
+    areas = rng.choice([0.5, 1.0, 2.0, 6.0], 3000)
+    areas *= share * 8 * np.prod(SPREAD_TILES) / areas.sum()
+    positions = rng.normal((20, 9), 1.0, (3000, 2))
+    moved = spread(positions, areas, SPREAD_TILES)
+    assert fullest(positions, areas) > 3 * 8 * share
+    # Six look-up tables of a tile's eight, and what the last cell of a rectangle is more.
+    assert fullest(moved, areas) <= 1.05 * 6
+    assert np.all((moved >= 0) & (moved <= SPREAD_TILES))
+    # Who was left is left still, but for what lies in the same column of rectangles.
+    left, right = positions[:, 0] < 18, positions[:, 0] > 22
+    assert moved[left, 0].max() <= moved[right, 0].min() + 8
+
+
+def test_what_has_room_stays() -> None:
+    positions = np.random.default_rng(1).uniform((0, 0), SPREAD_TILES, (400, 2))
+    np.testing.assert_array_equal(spread(positions, np.ones(400), SPREAD_TILES), positions)
+
+
+def test_what_is_outside_comes_in() -> None:
+    moved = spread(np.array([[-3.0, 40.0], [50.0, -1.0]]), np.ones(2), SPREAD_TILES)
+    assert np.all((moved >= 0) & (moved <= SPREAD_TILES))
+    assert moved[0, 0] < moved[1, 0]
+    assert moved[0, 1] > moved[1, 1]

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The butterfly against golden.numerics.fpc: patterns of every kind, smaller layers, gaps between pixels, extremes."""
 
 from __future__ import annotations
@@ -15,9 +16,6 @@ from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.numerics.butterfly import Density, Pattern
 from lutterfly.golden.numerics.fpc import Stages, enter, place, run_stages, stages_on
 from lutterfly.hdl.engines.butterfly import Butterfly, settings_layout, step_layout
-
-# amaranth: UnusedElaboratable=no
-
 
 #: Hardware: its pattern and its lanes.
 HARDWARE: dict[str, tuple[Pattern, int]] = {

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The line of words that brings the values of a pair together: every distance, pixels with and without gaps."""
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ import pytest
 from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.tiers import sweep
 from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, PairLine
-
-# amaranth: UnusedElaboratable=no
-
 
 LANES = 4
 WORD_BITS = 16 * LANES

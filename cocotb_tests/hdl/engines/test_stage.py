@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """One stage against the formula of golden.fpc: every density, pairs within a word and across words, skips."""
 
 from __future__ import annotations
@@ -14,9 +15,6 @@ from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.numerics.butterfly import Density
 from lutterfly.golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, round_shift
 from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, ButterflyStage
-
-# amaranth: UnusedElaboratable=no
-
 
 LANES, WORDS = 4, 8
 SKIP_BITS = 18

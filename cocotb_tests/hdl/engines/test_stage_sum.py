@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """The end of a stage against exact fractions: ties of both kinds, saturation, halving, own values, skips."""
 
 from __future__ import annotations
@@ -14,9 +15,6 @@ from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines.fpc import ROUND_LATENCY
 from lutterfly.golden.numerics.fpc import FRACTION_BITS, VALUE_BITS
 from lutterfly.hdl.engines.butterfly import SETTING_LATENCY, StageSum, sum_latency
-
-# amaranth: UnusedElaboratable=no
-
 
 LANES, TERM_BITS, SKIP_BITS = 2, 24, 17
 LEAST, GREATEST = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1

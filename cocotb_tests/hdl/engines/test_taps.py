@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Sums of the weights of Winograd steps, and all other weights as they are."""
 
 from __future__ import annotations
@@ -19,8 +20,6 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack
 from lutterfly.golden.numerics.winograd import WEIGHT_BITS, transform_taps
 from lutterfly.hdl.engines.winograd import TAP_CONTROL, WinogradTaps
-
-# amaranth: UnusedElaboratable=no
 
 
 def test_factors_of_weights(simulate) -> None:

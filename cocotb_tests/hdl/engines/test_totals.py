@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """One total or both of windows of Winograd steps, and one of all others, in the cycle in which they are due."""
 
 from __future__ import annotations
@@ -17,9 +18,6 @@ from lutterfly.golden.engines import MAC, WINOGRAD
 from lutterfly.golden.numerics.winograd import GROUP, outputs
 from lutterfly.hdl.engines.engine import ACCUMULATOR_BITS, step_layout
 from lutterfly.hdl.engines.winograd import WinogradTotals, phased
-
-# amaranth: UnusedElaboratable=no
-
 
 #: With the bits of a sum: as a column's are, and so many that accumulators overflow.
 KINDS = {

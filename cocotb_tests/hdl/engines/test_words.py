@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """Sums and differences of the words of Winograd steps, and all other words as they are; what must be neighbours."""
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.numerics.winograd import GROUP, WORD_BITS, transform_inputs
 from lutterfly.hdl.engines.winograd import TAP_CONTROL, WinogradWords
 from lutterfly.hdl.parts.pipeline import ASSERTED
-
-# amaranth: UnusedElaboratable=no
 
 
 def test_factors_of_words(simulate) -> None:
