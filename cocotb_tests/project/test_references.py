@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from cocotb_tests.support.checkout import tracked
+from cocotb_tests.support.checkout import ROOT, tracked
 
-ROOT = Path(__file__).parents[2]
 FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "bench", "examples", "tools")
 #: They tell of what was there once.
 OF_THE_PAST = ("CHANGELOG.md", "docs/results-history.md")

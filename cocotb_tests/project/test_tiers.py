@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from cocotb_tests.support.checkout import ROOT
 from cocotb_tests.support.sampling import chosen
 from cocotb_tests.support.tiers import Share, unknown
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])
