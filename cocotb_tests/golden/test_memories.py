@@ -10,7 +10,7 @@ import pytest
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, ENGINES, FPC, MAC, EngineConfigs
 from lutterfly.golden.engines.fpc import FpcConfig
-from lutterfly.golden.isa import LOAD
+from lutterfly.golden.isa import Load
 from lutterfly.golden.machine import dma
 from lutterfly.golden.machine.flights import CommandError
 from lutterfly.golden.machine.machine import Machine
@@ -75,7 +75,7 @@ def test_a_load_to_a_memory_that_is_not_built_is_refused(config: Config, absent:
     memories, lanes = Machine(config).cores[0].memories, config.array.lanes
     size = max(lanes, PARAMETER_BYTES)
     for memory in MEMORIES:
-        command = LOAD.decode(LOAD.encode(memory=memory, piece_bytes=size, rows=1, folds=1, row_pieces=1))
+        command = Load(memory=memory, piece_bytes=size, rows=1, folds=1, row_pieces=1)
         if memory in absent:
             with pytest.raises(CommandError) as caught:
                 dma.load(command, np.zeros(size, np.uint8), memories, lanes=lanes)

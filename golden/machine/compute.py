@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ..config import Config
 from ..engines import specification_of
 from ..engines.specification import TileWindows
-from ..isa import TABLE_BYTES
+from ..isa import TABLE_BYTES, Compute
 from ..memories import LocalMemory
 from ..numerics import windows
 from ..units import ErrorCode, Unit
@@ -22,7 +22,6 @@ from .write_back import EarlyReads, is_packed_legally, pack_windows, shares_byte
 UInt8 = npt.NDArray[np.uint8]
 Int8 = npt.NDArray[np.int8]
 Bool = npt.NDArray[np.bool_]
-Command = Mapping[str, int]
 
 
 class WindowReader:
@@ -33,8 +32,8 @@ class WindowReader:
 
     Parameters
     ----------
-    command : mapping
-        Fields of :data:`isa.COMPUTE`, legal ones.
+    command : Compute
+        A legal command, with the fields of its engine.
     feature : uint8[feature_bytes]
     offsets : int64[steps]
         Offsets of the command's steps.
@@ -53,7 +52,7 @@ class WindowReader:
 
     def __init__(
         self,
-        command: Command,
+        command: Compute,
         feature: UInt8,
         offsets: windows.Int64,
         written: Bool,
@@ -68,7 +67,7 @@ class WindowReader:
         self.lane = np.arange(config.array.lanes)
         self.rng = rng
         self.early = early
-        self.reads = np.arange(len(offsets)) < specification_of(command["engine"]).issue.steps_read(command, config)
+        self.reads = np.arange(len(offsets)) < specification_of(command.engine).issue.steps_read(command, config)
         starts = (windows.loop_addresses(command, "source")[..., None] + offsets) % windows.LOCAL_SPACE
         starts, reads = (
             windows.in_issue_order(command, of_steps, axis=2)
@@ -109,7 +108,7 @@ class WindowReader:
         return np.asarray(self._window_numbers().take(tile, windows.tile_axis(self.command)))
 
     def _window_numbers(self) -> windows.Int64:
-        shape = tuple(self.command[name] for name in ("outer", "middle", "inner"))
+        shape = self.command.outer, self.command.middle, self.command.inner
         return np.arange(np.prod(shape)).reshape(shape)
 
     def _first_writers(self) -> windows.Int64:
@@ -126,7 +125,7 @@ class WindowReader:
 Memories = Mapping[LocalMemory, UInt8]
 
 
-def check_fields(command: Command, config: Config) -> None:
+def check_fields(command: Compute, config: Config) -> None:
     """Check a command as the hardware does before the first step: counts, lanes, list, table, conditions of the engine.
 
     Raises
@@ -136,21 +135,21 @@ def check_fields(command: Command, config: Config) -> None:
     CommandError
         ILLEGAL_FIELD.
     """
-    engine = specification_of(command["engine"])
-    counts = ("outer", "middle", "inner", "steps", "lanes", "last_lanes")
+    engine = specification_of(command.engine)
+    counts = command.outer, command.middle, command.inner, command.steps, command.lanes, command.last_lanes
     if (
-        any(command[name] == 0 for name in counts)
-        or command["lanes"] > engine.most_results(config)
-        or command["last_lanes"] > command["lanes"]
-        or command["list"] + command["steps"] > config.memory.list_entries
-        or command["table"] >= config.memory.tables
+        0 in counts
+        or command.lanes > engine.most_results(config)
+        or command.last_lanes > command.lanes
+        or command.list + command.steps > config.memory.list_entries
+        or command.table >= config.memory.tables
         or not engine.is_legal(command, config)
         or not is_packed_legally(command, config)
     ):
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FETCH)
 
 
-def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
+def written_bytes(command: Compute, config: Config) -> npt.NDArray[np.bool_]:
     """Find the bytes of the feature memory that the command writes.
 
     Returns
@@ -178,7 +177,7 @@ def written_bytes(command: Command, config: Config) -> npt.NDArray[np.bool_]:
 
 
 def compute_results(
-    command: Command,
+    command: Compute,
     memories: Memories,
     config: Config,
     rng: np.random.Generator,
@@ -188,8 +187,8 @@ def compute_results(
 
     Parameters
     ----------
-    command : mapping
-        Fields of :data:`isa.COMPUTE`, checked by :func:`check_fields`.
+    command : Compute
+        A command with the fields of its engine, checked by :func:`check_fields`.
     memories : mapping of LocalMemory to uint8[size_bytes]
         All of them.
     config : Config
@@ -213,14 +212,14 @@ def compute_results(
     """
     size = config.memory.feature_bytes
     entries = memories[LocalMemory.LIST].view(np.uint32)
-    if not windows.is_framed(command, entries, has_streams=specification_of(command["engine"]).issue.has_streams):
+    if not windows.is_framed(command, entries, has_streams=specification_of(command.engine).issue.has_streams):
         raise CommandError(ErrorCode.WATCHDOG, Unit.FETCH)
     offsets = windows.step_offsets(command, entries, feature_bytes=size)
     bases = windows.loop_addresses(command, "source")
     written = written_bytes(command, config)
     fetch = WindowReader(command, memories[LocalMemory.FEATURE], offsets, written, config, rng, early)
     axis = windows.tile_axis(command)
-    same_windows = command["source_inner" if axis == 2 else "source_outer"] == 0
+    same_windows = (command.source_inner if axis == 2 else command.source_outer) == 0
     tiles = windows.tile_count(command)
     parts = []
     words = None
@@ -231,11 +230,11 @@ def compute_results(
     return np.stack(parts, axis)
 
 
-def write_results(command: Command, results: Int8, feature: UInt8, config: Config) -> None:
+def write_results(command: Compute, results: Int8, feature: UInt8, config: Config) -> None:
     """Write results, int8[outer, middle, inner, results, lanes], in the order of the windows."""
     axis, written = windows.tile_axis(command), results.view(np.uint8)
     shape = [-1 if number == axis else 1 for number in range(5)]
-    if command["packed"]:
+    if command.packed:
         valid = np.arange(results.shape[-1]) < windows.lane_counts(command).reshape(shape)
         written = pack_windows(command, results, np.broadcast_to(valid, results.shape), config)
     spans = [*window_spans(command, config)]
@@ -246,37 +245,37 @@ def write_results(command: Command, results: Int8, feature: UInt8, config: Confi
     feature[(starts[..., None] + place)[valid]] = written[valid]
 
 
-def _piece_bytes(command: Command, config: Config) -> int:
+def _piece_bytes(command: Compute, config: Config) -> int:
     """Return the number of bytes that are written at a time."""
-    if command["packed"]:
+    if command.packed:
         return 1 if shares_bytes(config) else config.array.columns // 8
-    is_whole = specification_of(command["engine"]).finish_of(command).is_whole
+    is_whole = specification_of(command.engine).finish_of(command).is_whole
     return config.array.lanes if is_whole else config.array.columns
 
 
 def _tile_results(
-    command: Command, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
+    command: Compute, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
 ) -> Int8:
     """Apply engine, finish and table to the windows of one tile: int8[..., results, lanes]."""
-    lanes = command["lanes"] if tile < windows.tile_count(command) - 1 else command["last_lanes"]
+    lanes = command.lanes if tile < windows.tile_count(command) - 1 else command.last_lanes
     parameters = _tile_parameters(command, tile, lanes, memories, config)
-    engine = specification_of(command["engine"])
+    engine = specification_of(command.engine)
     weights = _tile_weights(command, tile, engine.issue.tile_weight_words(command), memories, config)
     totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
     if engine.issue.further is None:
         totals = totals[..., np.newaxis, :]
     results = engine.finish_of(command).codes(totals[..., :lanes], parameters, command)
-    if command["table_enable"]:
-        table = memories[LocalMemory.TABLE][command["table"] * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
+    if command.table_enable:
+        table = memories[LocalMemory.TABLE][command.table * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
-    padded = np.zeros((*results.shape[:-1], command["lanes"]), np.int8)
+    padded = np.zeros((*results.shape[:-1], command.lanes), np.int8)
     padded[..., :lanes] = results
     return padded
 
 
-def _tile_weights(command: Command, tile: int, count: int, memories: Memories, config: Config) -> Int8:
+def _tile_weights(command: Compute, tile: int, count: int, memories: Memories, config: Config) -> Int8:
     """Return the weight words of a tile, int8[count, columns, lanes]."""
-    first = command["weight"] + tile * count
+    first = command.weight + tile * count
     if count and first + count > config.weight_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.FETCH, max(first, config.weight_words))
     words = memories[LocalMemory.WEIGHT].view(np.int8).reshape(-1, config.array.columns, config.array.lanes)
@@ -284,16 +283,16 @@ def _tile_weights(command: Command, tile: int, count: int, memories: Memories, c
 
 
 def _tile_parameters(
-    command: Command, tile: int, lanes: int, memories: Memories, config: Config
+    command: Compute, tile: int, lanes: int, memories: Memories, config: Config
 ) -> npt.NDArray[np.uint64 | np.int16]:
     """Return the parameters of a tile's lanes, uint64[lanes]; for a whole finish int16[lanes]."""
-    finish = specification_of(command["engine"]).finish_of(command)
+    finish = specification_of(command.engine).finish_of(command)
     width = finish.at_once(config)
-    groups, full_groups = -(-lanes // width), -(-command["lanes"] // width)
+    groups, full_groups = -(-lanes // width), -(-command.lanes // width)
     words = (
-        np.full(groups, command["parameter"])
-        if command["parameter_shared"]
-        else command["parameter"] + tile * full_groups + np.arange(groups)
+        np.full(groups, command.parameter)
+        if command.parameter_shared
+        else command.parameter + tile * full_groups + np.arange(groups)
     )
     if words[-1] >= config.parameter_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))

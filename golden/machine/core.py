@@ -96,6 +96,12 @@ class CoreModel:
         return flights[0] if flights and flights[0].opcode is Opcode.BARRIER else None
 
     @property
+    def barrier_group(self) -> int:
+        """The cores that meet at that BARRIER, bit i for core i; 0 if the core waits at none."""
+        fields = self.barrier and self.barrier.fields
+        return fields.group if isinstance(fields, Barrier) else 0
+
+    @property
     def meets_no_more(self) -> bool:
         """Whether no BARRIER comes any more."""
         return self._queues[Queue.DMA].done
@@ -139,8 +145,8 @@ class CoreModel:
             self._tokens[side.queue, side.queue.peer] += fields.signal
             return
         flight = BegunCommand(index, fields, self.memories)
-        if opcode is Opcode.COMPUTE:
-            self._foresee(side, flight)
+        if isinstance(fields, Compute):
+            self._foresee(side, flight, fields)
         if opcode in (Opcode.COMPUTE, Opcode.STORE):
             flight.memories = {memory: array.copy() for memory, array in self.memories.items()}
         try:
@@ -157,15 +163,15 @@ class CoreModel:
             raise self._error(error, index) from error
         side.flights.append(flight)
 
-    def _foresee(self, side: QueueState, flight: BegunCommand) -> None:
+    def _foresee(self, side: QueueState, flight: BegunCommand, fields: Compute) -> None:
         """Find the bytes that a COMPUTE command may read too early, and complete the commands that must have completed
         by then."""
         try:
-            check_fields(flight.fields, self.config)
+            check_fields(fields, self.config)
         except CommandError as error:
             raise self._error(error, flight.index) from error
-        issued, flight.early = self._write_backs.foresee(flight.fields, after=bool(flight.fields.after))
-        self._write_backs.issue(flight.fields, issued)
+        issued, flight.early = self._write_backs.foresee(fields, after=bool(fields.after))
+        self._write_backs.issue(fields, issued)
         flight.complete = issued.complete
         while side.flights and side.flights[0].complete <= issued.begin:
             self._complete(side)
@@ -173,23 +179,24 @@ class CoreModel:
     def _complete(self, side: QueueState) -> None:
         flight = side.flights.popleft()
         feature, view = self.memories[LocalMemory.FEATURE], self._arena[self.number]
-        if flight.opcode is Opcode.LOAD:
-            dma.load(flight.fields, view, self.memories, lanes=self.config.array.lanes)
-        elif flight.opcode is Opcode.FILL:
-            dma.fill(flight.fields, feature)
-        elif flight.opcode is Opcode.STORE:
-            dma.store(flight.fields, view, flight.memories[LocalMemory.FEATURE])
-            self._arena.complete_store(self.number, self._stored(flight.fields))
-        elif flight.opcode is Opcode.COMPUTE:
-            try:
-                results = compute_results(flight.fields, flight.memories, self.config, self._rng, flight.early)
-            except CommandError as error:
-                raise self._error(error, flight.index) from error
-            # Commands that have begun see the write as well; bytes that they may read too early are poison then.
-            for image in (feature, *(later.memories[LocalMemory.FEATURE] for later in side.flights if later.early)):
-                write_results(flight.fields, results, image, self.config)
-            if self._observe is not None:
-                self._observe(self.number, flight.index, feature)
+        match flight.fields:
+            case Load() as load:
+                dma.load(load, view, self.memories, lanes=self.config.array.lanes)
+            case Fill() as fill:
+                dma.fill(fill, feature)
+            case Store() as store:
+                dma.store(store, view, flight.memories[LocalMemory.FEATURE])
+                self._arena.complete_store(self.number, self._stored(store))
+            case Compute() as compute:
+                try:
+                    results = compute_results(compute, flight.memories, self.config, self._rng, flight.early)
+                except CommandError as error:
+                    raise self._error(error, flight.index) from error
+                # Commands that have begun see the write as well; bytes that they may read too early are poison then.
+                for image in (feature, *(later.memories[LocalMemory.FEATURE] for later in side.flights if later.early)):
+                    write_results(compute, results, image, self.config)
+                if self._observe is not None:
+                    self._observe(self.number, flight.index, feature)
         self._tokens[side.queue, side.queue.peer] += flight.fields.signal
 
     def _check_group(self, group: int) -> None:
@@ -209,7 +216,7 @@ class CoreModel:
         memory = find_memory(fields.memory)
         return memory, scratch[memory] != 0
 
-    def _stored(self, fields: CommandFields) -> npt.NDArray[np.bool_]:
+    def _stored(self, fields: Store) -> npt.NDArray[np.bool_]:
         """Return the bytes of the arena that a STORE writes."""
         scratch = np.zeros_like(self._arena[self.number])
         dma.store(fields, scratch, np.ones_like(self.memories[LocalMemory.FEATURE]))

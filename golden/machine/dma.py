@@ -8,21 +8,18 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engines import find_memory
-from ..isa import EXTERNAL_BITS, LOCAL_BITS
+from ..isa import EXTERNAL_BITS, LOCAL_BITS, Fill, Load, Store
 from ..memories import LocalMemory
 from ..units import ErrorCode, Unit
 from .flights import CommandError
 
 
-def load(
-    command: Mapping[str, int], external: np.ndarray, memories: Mapping[LocalMemory, np.ndarray], *, lanes: int
-) -> None:
+def load(command: Load, external: np.ndarray, memories: Mapping[LocalMemory, np.ndarray], *, lanes: int) -> None:
     """Execute a LOAD: interleave source rows into a local memory, in place.
 
     Parameters
     ----------
-    command : mapping
-        Fields of :data:`isa.LOAD`, as ``isa.LOAD.decode`` gives them.
+    command : Load
     external : uint8[arena_bytes]
         External memory from EXTERNAL_BASE on.
     memories : mapping of LocalMemory to uint8[size_bytes]
@@ -40,35 +37,34 @@ def load(
         If an array is not uint8.
     """
     _require_bytes(external=external, **{memory.name.lower(): array for memory, array in memories.items()})
-    if command["memory"] not in memories:
+    if command.memory not in memories:
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
-    memory = find_memory(command["memory"])
-    pieces, size, rows, folds = (command[name] for name in ("row_pieces", "piece_bytes", "rows", "folds"))
+    memory = find_memory(command.memory)
+    pieces, size, rows, folds = command.row_pieces, command.piece_bytes, command.rows, command.folds
     run_bytes = pieces * size
     illegal = 0 in (pieces, size, rows, folds) or run_bytes >= 1 << EXTERNAL_BITS
     if memory is not LocalMemory.FEATURE:
         unit = memory.write_bytes(lanes)
-        illegal |= (pieces, rows, folds) != (1, 1, 1) or command["local"] % unit != 0 or size % unit != 0
+        illegal |= (pieces, rows, folds) != (1, 1, 1) or command.local % unit != 0 or size % unit != 0
     if illegal:
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.LOAD)
 
     for row in range(rows):
         for fold in range(folds):
-            source = command["external"] + row * command["external_row"] + fold * command["external_fold"]
+            source = command.external + row * command.external_row + fold * command.external_fold
             run = _external(external, source, run_bytes, Unit.LOAD)
-            at = command["local"] + row * command["local_row"] + fold * command["local_fold"]
+            at = command.local + row * command.local_row + fold * command.local_fold
             _write_pieces(
-                memories[memory], at + np.arange(pieces) * command["local_piece"], run.reshape(pieces, size), Unit.LOAD
+                memories[memory], at + np.arange(pieces) * command.local_piece, run.reshape(pieces, size), Unit.LOAD
             )
 
 
-def fill(command: Mapping[str, int], feature: np.ndarray) -> None:
+def fill(command: Fill, feature: np.ndarray) -> None:
     """Execute a FILL: write one byte value into pieces of the feature memory, in place.
 
     Parameters
     ----------
-    command : mapping
-        Fields of :data:`isa.FILL`.
+    command : Fill
     feature : uint8[feature_bytes]
         The feature memory.
 
@@ -80,20 +76,19 @@ def fill(command: Mapping[str, int], feature: np.ndarray) -> None:
         If ``feature`` is not uint8.
     """
     _require_bytes(feature=feature)
-    rows, size = command["rows"], command["piece_bytes"]
+    rows, size = command.rows, command.piece_bytes
     if 0 in (rows, size):
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.FILL)
-    values = np.broadcast_to(np.uint8(command["value"]), (rows, size))
-    _write_pieces(feature, command["local"] + np.arange(rows) * command["local_row"], values, Unit.FILL)
+    values = np.broadcast_to(np.uint8(command.value), (rows, size))
+    _write_pieces(feature, command.local + np.arange(rows) * command.local_row, values, Unit.FILL)
 
 
-def store(command: Mapping[str, int], external: np.ndarray, feature: np.ndarray) -> None:
+def store(command: Store, external: np.ndarray, feature: np.ndarray) -> None:
     """Execute a STORE: copy rows of the feature memory to external memory, in place.
 
     Parameters
     ----------
-    command : mapping
-        Fields of :data:`isa.STORE`.
+    command : Store
     external : uint8[arena_bytes]
         External memory from EXTERNAL_BASE on.
     feature : uint8[feature_bytes]
@@ -109,14 +104,14 @@ def store(command: Mapping[str, int], external: np.ndarray, feature: np.ndarray)
         If an array is not uint8.
     """
     _require_bytes(external=external, feature=feature)
-    rows, size = command["rows"], command["row_bytes"]
+    rows, size = command.rows, command.row_bytes
     if 0 in (rows, size):
         raise CommandError(ErrorCode.ILLEGAL_FIELD, Unit.STORE)
     for row in range(rows):
-        source = (command["local"] + row * command["local_row"]) % (1 << LOCAL_BITS)
+        source = (command.local + row * command.local_row) % (1 << LOCAL_BITS)
         if source + size > len(feature):
             raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.STORE, source)
-        target = _external(external, command["external"] + row * command["external_row"], size, Unit.STORE)
+        target = _external(external, command.external + row * command.external_row, size, Unit.STORE)
         target[:] = feature[source : source + size]
 
 

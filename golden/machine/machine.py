@@ -127,11 +127,8 @@ class Machine:
             flight = core.barrier
             if flight is None:
                 continue
-            group = [other for other in self.cores if flight.fields["group"] >> other.number & 1]
-            waiting = [
-                other.barrier is not None and other.barrier.fields["group"] == flight.fields["group"] for other in group
-            ]
-            if all(waiting):
+            group = [other for other in self.cores if core.barrier_group >> other.number & 1]
+            if all(other.barrier_group == core.barrier_group for other in group):
                 views.meet([other.number for other in group])
                 for other in group:
                     other.pass_barrier()

@@ -19,8 +19,8 @@ def memories() -> dict[LocalMemory, np.ndarray]:
     return {memory: np.full(512, 0xA5, np.uint8) for memory in SHARED_MEMORIES}
 
 
-def command(fmt: isa.Format, **fields: int) -> dict[str, int]:
-    return fmt.decode(fmt.encode(**fields))
+def command(fmt: isa.Format, **fields: int) -> isa.CommandFields:
+    return fmt.read(fmt.encode(**fields))
 
 
 @pytest.mark.parametrize("seed", range(20))

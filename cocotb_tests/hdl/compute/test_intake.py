@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.benches.compute_bench import payload, random_scenario
+from cocotb_tests.support.benches.compute_bench import named, payload, random_scenario
 from cocotb_tests.support.benches.streams import pack, unpack
 from cocotb_tests.support.networks.butterflies import CHAIN_CONFIGS
 from cocotb_tests.support.tiers import sweep
@@ -125,7 +125,7 @@ def changed(command: dict[str, int], config: Config, rng: np.random.Generator) -
 
 def is_legal(command: dict[str, int], config: Config) -> bool:
     try:
-        check_fields(command, config)
+        check_fields(named(command), config)
     except CommandError:
         return False
     return True

@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 from cocotb.triggers import FallingEdge
 
-from cocotb_tests.support.benches.compute_bench import ComputeBench, Scenario, expected, random_scenario, random_window
+from cocotb_tests.support.benches.compute_bench import (
+    ComputeBench,
+    Scenario,
+    expected,
+    named,
+    random_scenario,
+    random_window,
+)
 from cocotb_tests.support.tiers import sweep
 from lutterfly.golden import isa
 from lutterfly.golden.config import Config
@@ -140,8 +147,8 @@ def is_certain(config: Config, scenario: Scenario) -> list[bool]:
     """For each command, whether the golden machine knows its results, whatever it draws."""
     write_backs, certain = WriteBacks(config), []
     memories = {name: image.copy() for name, image in scenario.memories.items()}
-    for one in scenario.commands:
-        issued, early = write_backs.foresee(one, after=bool(one["after"]))
+    for one in map(named, scenario.commands):
+        issued, early = write_backs.foresee(one, after=bool(one.after))
         write_backs.issue(one, issued)
         drawn = [compute_results(one, memories, config, np.random.default_rng(seed), early) for seed in range(8)]
         certain.append(all((results == drawn[0]).all() for results in drawn))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import cocotb
@@ -247,11 +247,16 @@ def random_scenario(
     return Scenario(commands, memories, filled)
 
 
+def named(fields: Mapping[str, int]) -> isa.Compute:
+    """Return a COMPUTE command with these fields, those of its engine among them."""
+    return find_engine(fields["engine"]).format.kind(**fields)
+
+
 def expected(config: Config, scenario: Scenario) -> np.ndarray:
     """The feature memory after all commands, one after the other."""
     rng = np.random.default_rng(0)
     memories = {name: image.copy() for name, image in scenario.memories.items()}
-    for command in scenario.commands:
+    for command in map(named, scenario.commands):
         results = compute_results(command, memories, config, rng)
         write_results(command, results, memories[LocalMemory.FEATURE], config)
     return memories[LocalMemory.FEATURE]

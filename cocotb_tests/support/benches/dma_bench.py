@@ -399,11 +399,11 @@ class Bench:
     def execute(self, fmt: isa.Format, fields: dict[str, int]) -> None:
         """Let golden execute a command on the expected memories."""
         if fmt is isa.LOAD:
-            load(fields, self.external, self.expected, lanes=self.config.array.lanes)
+            load(isa.Load(**fields), self.external, self.expected, lanes=self.config.array.lanes)
         elif fmt is isa.FILL:
-            fill(fields, self.expected[LocalMemory.FEATURE])
+            fill(isa.Fill(**fields), self.expected[LocalMemory.FEATURE])
         else:
-            store(fields, self.external, self.expected[LocalMemory.FEATURE])
+            store(isa.Store(**fields), self.external, self.expected[LocalMemory.FEATURE])
 
     async def stop_out_of_range(self, fmt: isa.Format, fields: dict[str, int], after: tuple) -> None:
         """Run a command that golden refuses because of its range, and one after it: what comes before is moved, and
