@@ -151,7 +151,7 @@ class Network:
         return [(index, layer) for index, layer in enumerate(self.graph.layers) if tensor in layer.fetched]
 
     def place_of(self, name: str) -> ViewPlace:
-        """Return the root of a tensor, which is no view, and the tensor's place in it."""
+        """Return the place of a tensor within its root, which is a tensor and no view."""
         place = ViewPlace(name)
         while place.tensor in self.views:
             place = self.views[place.tensor].of(place.channel, place.phase)

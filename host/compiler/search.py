@@ -91,7 +91,7 @@ class Candidate:
         return Begun(*plan_parts(network, self.parts))
 
     def finished(self, begun: Begun) -> Spread:
-        """Return the begun candidate with all commands and their predicted cycles."""
+        """Return the plans of a begun candidate with all commands and their predicted cycles."""
         scheduled: list[Scheduled] = [run(plan, TRANSFERS) for plan in begun.plans]
         if self.parts is None:
             return Spread.of_one(*predict_together(scheduled))

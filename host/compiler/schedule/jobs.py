@@ -236,7 +236,7 @@ def _written(plan: Segmented, job: Job, own: Region) -> Region:
 
 
 def _exchanged(plan: Segmented, name: str, readers: list[int], numbers: list[list[int]]) -> Iterator[Incoming]:
-    """Yield the regions of a whole tensor that other cores compute and ``readers`` read."""
+    """Yield loads of the regions of a whole tensor that other cores compute and ``readers`` read."""
     for region in plan.arriving(name):
         first = next((index for index in readers if _reads(plan, index, name, region)), None)
         if first is not None:
@@ -251,7 +251,7 @@ def _reads(plan: Segmented, index: int, name: str, region: Region) -> bool:
 
 
 def _arrivals(plan: Segmented, name: str, jobs: Sequence[Job], readers: list[int]) -> list[Incoming]:
-    """Return the stored rows of an input by the first job, of those with the numbers ``readers``, that reads them."""
+    """Return loads of an input's stored rows, each for the first of the jobs ``readers`` that reads them."""
     storage, here = plan.storages[name], 0
     arrivals: list[Incoming] = []
     for number in readers:

@@ -115,7 +115,7 @@ class BodyReader(OnnxGraph):
         return node.input[0], *(self.scalar(limit, f"a limit of {place}") for limit in limits)
 
     def requantised(self, name: str) -> Requantised:
-        """Return the float32 tensor that becomes a tensor of codes."""
+        """Return the requantisation that computes a tensor of codes in float32."""
         clipped, low, high = self.clip(name, "the result")
         shifted, zero_point = self.operands(clipped, "Add", "the result's zero point")
         node = self.node(shifted, "Round", "the result's rounding")
