@@ -281,7 +281,7 @@ def _fits(plan: LaidOut) -> bool:
 
 
 def _cost(cycles: list[float]) -> tuple[int, float]:
-    """Return the key by which views are chosen: the number of layers without an engine, then the cycles of the others."""
+    """Return the key by which views are chosen: the number of layers without an engine, then cycles of the others."""
     return cycles.count(math.inf), sum(count for count in cycles if count < math.inf)
 
 
