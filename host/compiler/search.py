@@ -18,7 +18,14 @@ from ...golden.timing.issue import issue_steps
 from ..graph import Graph
 from ..program import SpreadBy
 from .clock.cycles import predict_together
-from .cluster.by_layer import check_meetings, check_weights_known, choose_parts, local_networks, on_one, plan_parts
+from .cluster.by_layer import (
+    check_synchronisation,
+    check_weights_known,
+    choose_parts,
+    local_networks,
+    on_one,
+    plan_parts,
+)
 from .cluster.split import Parts, Split, of_samples, split_of
 from .network import CompileError, Network
 from .passes import ARENA, COMPUTES, LAYOUTS, OPERATIONS, TRANSFERS, rewritten, run
@@ -95,7 +102,7 @@ class Candidate:
         scheduled: list[Scheduled] = [run(plan, TRANSFERS) for plan in begun.plans]
         if self.parts is None:
             return Spread.of_one(*predict_together(scheduled))
-        check_meetings(scheduled)
+        check_synchronisation(scheduled)
         external = {name: (address,) for name, address in begun.external.items()}
         return Spread(self.network.graph, predict_together(scheduled), external)
 

@@ -387,7 +387,7 @@ def free_cycles(agenda: Agenda, port: MemoryPort, begin: int, count: int) -> Gen
 
 
 @dataclass(eq=False)
-class _Meeting:
+class _Barrier:
     """One barrier of a group of cores."""
 
     missing: int
@@ -401,17 +401,17 @@ class Barriers:
 
     agenda: Agenda
     _count: Counter[tuple[int, int]] = field(default_factory=Counter)
-    _meetings: dict[tuple[int, int], _Meeting] = field(default_factory=dict)
+    _barriers: dict[tuple[int, int], _Barrier] = field(default_factory=dict)
 
     def meet(self, core: int, group: int, arrival: int) -> Generator[Wait, None, int]:
         """Let a core wait at a barrier from ``arrival`` on; return the time at which all have arrived."""
         number = self._count[core, group]
         self._count[core, group] += 1
-        meeting = self._meetings.setdefault((group, number), _Meeting(group.bit_count()))
-        meeting.missing -= 1
-        meeting.latest = max(meeting.latest, arrival)
-        if not meeting.missing:
-            self.agenda.fire(meeting.complete)
-        while meeting.missing:
-            yield meeting.complete
-        return meeting.latest + OVERHEADS.barrier
+        barrier = self._barriers.setdefault((group, number), _Barrier(group.bit_count()))
+        barrier.missing -= 1
+        barrier.latest = max(barrier.latest, arrival)
+        if not barrier.missing:
+            self.agenda.fire(barrier.complete)
+        while barrier.missing:
+            yield barrier.complete
+        return barrier.latest + OVERHEADS.barrier

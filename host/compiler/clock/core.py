@@ -333,7 +333,7 @@ class ComputeClock:
         issue that may read it.
     accepts : int
         Time at which the unit can accept the next command.
-    walked, landed, backlog, hidden, before
+    walked, written_back, backlog, hidden, before
         State after the last command: end of its walk, time from which its results may be read, cycles that its results
         still take, hidden pauses between commands, and its fields.
     """
@@ -346,7 +346,7 @@ class ComputeClock:
     writes: MemoryPort = field(default_factory=MemoryPort)
     accepts: int = 0
     walked: int = 0
-    landed: int = 0
+    written_back: int = 0
     backlog: int = 0
     hidden: int = 0
     before: Compute | None = None
@@ -363,7 +363,7 @@ class ComputeClock:
         spec = specification_of(fields.engine)
         ahead = None if self.before is None else lead(config, fields, self.before, after=command.after)
         if ahead is not None:
-            first = max(first, self.landed - ahead)
+            first = max(first, self.written_back - ahead)
         self.backlog = max(self.backlog - (first - after), 0)
         self.before = fields
         latency = result_latency(config, fields)
@@ -385,13 +385,13 @@ class ComputeClock:
                     waits = waits[1:]
                 self.hidden = min([self.hidden, *waits])
             # The groups that wait before the last window's last group add to the latency of a group.
-            self.landed = now - 1 + latency + self.backlog - 1
+            self.written_back = now - 1 + latency + self.backlog - 1
             self.reads.take(now, part.reads)
-            self.writes.take(self.landed + 1, part.writes)
+            self.writes.take(self.written_back + 1, part.writes)
         self.issues.append((first, now - 1))
         # The walker is ahead of the issue by at most the registers between them, the gate's own included.
         self.walked = max(taken + issue_steps(fields), self.latest[0] if len(self.latest) == STEPS_AHEAD else 0)
-        self.completed.add(self.landed - self.hidden + OVERHEADS.completion)
+        self.completed.add(self.written_back - self.hidden + OVERHEADS.completion)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ..lower.operations import planned_lowering
 from ..network import CompileError, Network
 from ..passes import COMPUTES, LAYOUTS, run
 from ..plan import Computing, Divided, Executed, Scheduled
-from ..schedule.tokens import rehearse
+from ..schedule.tokens import check_deadlock
 from ..storage import Addresses, pieces
 from .estimate import Estimate
 from .split import Parts, Split, local_graphs, whole_on_one
@@ -80,10 +80,10 @@ def _changes(estimate: Estimate, splits: list[Split]) -> Iterator[list[Split]]:
 # The deadlock check of several cores, and the check that no core reads bytes before another core has stored them.
 
 
-def check_meetings(plans: Sequence[Scheduled]) -> None:
-    """Check that all cores reach their end, see :func:`.tokens.rehearse`, and that none reads bytes before they are
+def check_synchronisation(plans: Sequence[Scheduled]) -> None:
+    """Check that all cores reach their end (:func:`.tokens.check_deadlock`), and that none reads bytes before they are
     stored."""
-    rehearse(plans)
+    check_deadlock(plans)
     check_arena(plans)
 
 

@@ -22,7 +22,7 @@ from ..storage import NO_ADDRESSES, Addresses, capacity, unit_count
 # A COMPUTE command waits for earlier results only if it could read them before they are written back.
 
 
-class Landed:
+class WriteBackHazards:
     """The write-backs of a plan's compute queue, on the timeline of :mod:`lutterfly.golden.timing.write_back`, which
     programs may rely on.
 
@@ -145,7 +145,7 @@ def check_observed(plan: Scheduled) -> None:
 _Side = tuple[int, Queue]
 
 
-def rehearse(plans: Sequence[Scheduled]) -> None:
+def check_deadlock(plans: Sequence[Scheduled]) -> None:
     """Check that all queues of the first cores reach their end, with no token left.
 
     A step of one queue never disables a step of another: each token has one consumer, and a queue at a barrier waits
@@ -232,11 +232,11 @@ def synchronise(plan: Ordered) -> Scheduled:
     this one reads or writes, or reads bytes that this one writes, or this one follows it, or verification compares
     after it the bytes that this one writes. Within the compute queue results are written back, and words are read, in
     order; so only reads of results that may still be under way, and writes of bytes that may still be compared, need
-    ``after`` (:class:`Landed`). Within the DMA queue the hardware separates loads and fills from stores, and a barrier
-    from all commands.
+    ``after`` (:class:`WriteBackHazards`). Within the DMA queue the hardware separates loads and fills from stores, and
+    a barrier from all commands.
     """
     queues = {name: _Known(unit_count(plan.config)) for name in Queue}
-    compared, landed = observations(plan), Landed(plan)
+    compared, hazards = observations(plan), WriteBackHazards(plan)
     numbers: dict[Command, int] = {}
     #: Whether each command waits for all before it, and for which of the other queue.
     waits: list[tuple[bool, int | None]] = []
@@ -259,7 +259,7 @@ def synchronise(plan: Ordered) -> Scheduled:
 
         if command.opcode is Opcode.COMPUTE:
             # The write-backs are predicted without tokens.
-            hazard = index if landed.needs_after(command, _latest(own.compared, writes)) else -1
+            hazard = index if hazards.needs_after(command, _latest(own.compared, writes)) else -1
         elif command.opcode is Opcode.BARRIER:
             # A barrier begins when all commands before it have completed, and the next command begins after it.
             own.done, hazard = index - 1, -1
@@ -267,7 +267,7 @@ def synchronise(plan: Ordered) -> Scheduled:
             own.done = max(own.done, own.latest.get(Opcode.LOAD, -1), own.latest.get(Opcode.FILL, -1))
             hazard = -1
         else:
-            landed.load(command)
+            hazards.load(command)
             own.done = max(own.done, own.latest.get(Opcode.STORE, -1))
             hazard = _latest(own.last_write, writes)
         if hazard > own.done:
@@ -295,7 +295,7 @@ def synchronise(plan: Ordered) -> Scheduled:
 
 def check_tokens(plan: Scheduled) -> None:
     """Check that both queues reach their end, and that no byte is overwritten before verification has compared it."""
-    rehearse([plan])
+    check_deadlock([plan])
     check_observed(plan)
 
 

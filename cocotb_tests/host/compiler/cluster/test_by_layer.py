@@ -22,7 +22,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program, Queues
 from lutterfly.golden.units import Queue
 from lutterfly.host.compiler import CompileError, compile_graph, encode, plan_graph, search, spread_graph
-from lutterfly.host.compiler.cluster.by_layer import check_meetings, choose_parts, on_one
+from lutterfly.host.compiler.cluster.by_layer import check_synchronisation, choose_parts, on_one
 from lutterfly.host.compiler.cluster.estimate import Estimate
 from lutterfly.host.compiler.cluster.split import Split, part_of, parts_of
 from lutterfly.host.compiler.emit import check_program, emit
@@ -343,10 +343,10 @@ def other_group(plan: Plan) -> Plan:
 @pytest.mark.parametrize("core", range(CORES))
 def test_what_is_wrong_is_found(damage: Callable[[Plan], Plan], message: str, core: int) -> None:
     plans = [*spread()]
-    check_meetings(plans)
+    check_synchronisation(plans)
     plans[core] = damage(plans[core])
     with pytest.raises(AssertionError, match=message):
-        check_meetings(plans)
+        check_synchronisation(plans)
 
 
 def test_the_next_job_leaves_a_store_time_if_others_wait_for_it() -> None:
