@@ -180,7 +180,7 @@ def test_bytes_that_nobody_reads_are_compared_before_they_are_overwritten() -> N
 
 
 def test_the_compiler_notices_what_is_overwritten_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Tokens are given first, and then it is rehearsed whether they are enough: only the first is blind.
+    # Tokens are given first, and then the deadlock check sees whether they are enough: only the first is blind.
     taken = itertools.cycle([lambda plan: dict.fromkeys(plan.commands, NO_ADDRESSES), tokens.observations])
 
     def observations(plan: Plan) -> dict[Command, Addresses]:
