@@ -11,10 +11,10 @@ BINARY_BITS = 1
 #: Bits of a code less another code.
 DIFFERENCE_BITS = 9
 
-#: Bits of narrow results, of the input of a whole finish, and of the factors of units that borrow multipliers.
+#: Bits of narrow results, of the input of a whole epilogue, and of the factors of units that borrow multipliers.
 NARROW_BITS = 16
 
-#: Bits of each of two addends that a finish may give the requantiser in place of accumulator and bias.
+#: Bits of each of two addends that an epilogue may give the requantiser in place of accumulator and bias.
 ADDEND_BITS = 36
 
 

@@ -276,7 +276,7 @@ def _place(
     def place(seed: int) -> Placement:
         progress(f"floorplan, place and route, seed {seed}")
         placing = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
-        return place_design(folder, target, seed, placing=placing, platform=platform, is_over=over.is_set)
+        return place_design(folder, target, seed, placing=placing, platform=platform, is_cancelled=over.is_set)
 
     over = threading.Event()
     with ThreadPoolExecutor(max_workers=jobs) as pool:

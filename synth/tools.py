@@ -53,7 +53,7 @@ def run(
     stdout: int | IO[bytes] = subprocess.DEVNULL,
     stderr: int | IO[bytes] = subprocess.STDOUT,
     time_limit_s: float = math.inf,
-    is_vain: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> tuple[int, bytes]:
     """Run ``command`` in a process group of its own; when this returns or raises, no process of the group is left.
 
@@ -65,7 +65,7 @@ def run(
         See :class:`subprocess.Popen`.
     time_limit_s : float
         The time-out, after which the group is killed.
-    is_vain : callable
+    should_stop : callable
         Called every second; returns whether to stop the group before that.
 
     Returns
@@ -95,19 +95,19 @@ def run(
         ) as process,
     ):
         try:
-            errors = _errors(process, time_limit_s, is_vain)
+            errors = _errors(process, time_limit_s, should_stop)
         finally:
             process.kill()
     return process.returncode, errors or b""
 
 
-def _errors(process: subprocess.Popen[bytes], time_limit_s: float, is_vain: Callable[[], bool]) -> bytes | None:
+def _errors(process: subprocess.Popen[bytes], time_limit_s: float, should_stop: Callable[[], bool]) -> bytes | None:
     """Wait for the end; return the output on a pipe of errors."""
     limit = time.monotonic() + time_limit_s
     while (left := limit - time.monotonic()) > 0:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=min(left, _POLL_S))[1]
-        if is_vain():
+        if should_stop():
             raise VainError
     raise subprocess.TimeoutExpired(process.args, time_limit_s)
 
@@ -204,7 +204,7 @@ def run_tool(
     log: str = "",
     function: str = "",
     time_limit_s: float = TIME_LIMIT_S,
-    is_vain: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; its output goes to ``log`` there.
 
@@ -213,11 +213,13 @@ def run_tool(
     FlowError
         If it fails, with the end of its output.
     TooLongError
-        If it does not end in time, or ``is_vain``, which is called every second, returns True.
+        If it does not end in time, or ``should_stop``, which is called every second, returns True.
     """
     start = _Start(tool, function or TOOLS[tool])
     compiled, seen = _compiled(start), f"; see {folder / log}" if log else ""
-    _run(start, options, folder=folder, compiled=compiled, seen=seen, time_limit_s=time_limit_s, is_vain=is_vain)
+    _run(
+        start, options, folder=folder, compiled=compiled, seen=seen, time_limit_s=time_limit_s, should_stop=should_stop
+    )
 
 
 class _Start(NamedTuple):
@@ -279,7 +281,7 @@ def _run(
     compiled: Path,
     seen: str = "",
     time_limit_s: float = TIME_LIMIT_S,
-    is_vain: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     # The tool sees only the folder: its path and other variables would change addresses in the tool's memory, by which
     # nextpnr sorts, so that the same netlist would be routed differently elsewhere.
@@ -291,7 +293,7 @@ def _run(
             env=environment,
             stderr=subprocess.PIPE,
             time_limit_s=time_limit_s,
-            is_vain=is_vain,
+            should_stop=should_stop,
         )
     except (subprocess.TimeoutExpired, VainError) as error:
         limit = f" within {time_limit_s:g} s" if isinstance(error, subprocess.TimeoutExpired) else ""

@@ -25,7 +25,7 @@ from lutterfly.host.driver.transport import Transport
 from lutterfly.host.graph import Graph, Window
 from lutterfly.host.graph.evaluate import evaluate, to_onnx
 
-#: Beside them one that borrows, and has weight times and a whole finish of its own, and one with addends.
+#: Beside them one that borrows, and has weight times and a whole epilogue of its own, and one with addends.
 CONFIG = dataclasses.replace(
     PRESETS["tiny"], engines=EngineConfigs.of(MAC, FPC, ADD, MINIMUM, WEIGHTED, FPC=FpcConfig(width=2))
 )

@@ -17,7 +17,7 @@ from cocotb_tests.support.networks.butterflies import (
     FPC_CONFIGS,
     Network,
     fast_network,
-    random_finish,
+    random_epilogue,
     random_stages,
     rotating_stages,
     with_fast_pointwise,
@@ -232,8 +232,10 @@ def layer(seed: int, hardware: Pattern) -> bytes:
     extreme = rng.integers(3) == 0
     stages = random_stages(pattern, seed, extreme=extreme) if rng.integers(2) else rotating_stages(pattern, seed)
     network = Network((inputs, *rng.integers(1, 4, 2).tolist()), seed=seed)
-    finish = random_finish(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
-    name = network.fast_pointwise("x", pattern, zero_point=int(rng.integers(-128, 128)), stages=stages, finish=finish)
+    epilogue = random_epilogue(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
+    name = network.fast_pointwise(
+        "x", pattern, zero_point=int(rng.integers(-128, 128)), stages=stages, epilogue=epilogue
+    )
     return network.data(network.table(name) if rng.integers(3) == 0 else name)
 
 
@@ -257,11 +259,11 @@ def test_more_parameters_than_their_memory(convolution: bool) -> None:
     """Those of layers that all have one tile are streamed, whether or not others have more."""
     network, name, layers = Network((256, 2, 3), seed=1), "x", 18
     for seed in range(layers):
-        finish = random_finish(256, seed)
-        name = network.fast_pointwise(name, Pattern.of(256, 256, "bottom-up"), seed=seed, finish=finish)
+        epilogue = random_epilogue(256, seed)
+        name = network.fast_pointwise(name, Pattern.of(256, 256, "bottom-up"), seed=seed, epilogue=epilogue)
         if convolution and seed == 9:
             name = network.convolution(name, 256, 256, 1)
-    assert layers * finish.parameters.nbytes > _DEFAULT.memory.parameter_bytes
+    assert layers * epilogue.parameters.nbytes > _DEFAULT.memory.parameter_bytes
     assert_right(verify(network.data(name), _DEFAULT, samples=1))
 
 
@@ -280,7 +282,7 @@ def test_a_word_a_cycle(channels: int, height: int, width: int, most: int) -> No
     network, pattern = Network((channels, height, width), seed=1), Pattern.of(channels, channels)
     name = "x"
     for number in range(3):
-        known = {"stages": rotating_stages(pattern, number), "finish": random_finish(channels, number, shift=3)}
+        known = {"stages": rotating_stages(pattern, number), "epilogue": random_epilogue(channels, number, shift=3)}
         name = network.fast_pointwise(name, pattern, **known)
     found = verify(network.data(name), CONFIG, samples=1)
     assert_right(found)

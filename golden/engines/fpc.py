@@ -13,7 +13,7 @@ import numpy as np
 from ..config_parts import ArrayConfig
 from ..isa import place_fields
 from ..numerics.butterfly import Density, Pattern, pixel_words
-from ..numerics.fpc import FpcFinish, Stages, enter, run_stages, shift_values, unplace
+from ..numerics.fpc import FpcEpilogue, Stages, enter, run_stages, shift_values, unplace
 from ..records import check, check_integers, is_power_of_two
 from .engine import Engine, EngineConfig, OwnMemory
 from .mac import MULTIPLIER_LATENCY
@@ -21,7 +21,7 @@ from .specification import (
     REQUANTISE,
     Command,
     EngineSpecification,
-    Finish,
+    Epilogue,
     Int8,
     Int16,
     Int32,
@@ -181,12 +181,12 @@ def _weight_columns(tile: TileWindows) -> Int8:
 
 def _shift(totals: Int32, biases: Int16, command: Command) -> Int8:
     scale = np.full(biases.shape, 2.0 ** -command["shift"], np.float32)
-    finish = FpcFinish(biases, scale, command["zero_point"], command["low"], command["high"])
-    return shift_values(totals.astype(np.int16), finish)
+    epilogue = FpcEpilogue(biases, scale, command["zero_point"], command["low"], command["high"])
+    return shift_values(totals.astype(np.int16), epilogue)
 
 
 #: This epilogue shifts values and needs no multiplier.
-SHIFT = Finish(name="shift", codes=_shift, chosen=lambda command: command["direct"], is_whole=True, fields=("shift",))
+SHIFT = Epilogue(name="shift", codes=_shift, chosen=lambda command: command["direct"], is_whole=True, fields=("shift",))
 
 
 def _latency(config: Config, command: Command) -> int:
@@ -293,6 +293,6 @@ SPECIFICATION = EngineSpecification(
         is_burst=True,
         fields=("stages", "channels", "input_zero_point", "input_shift", "halves", "skips", "lanes", "own_weight"),
     ),
-    finishes=(SHIFT, REQUANTISE),
+    epilogues=(SHIFT, REQUANTISE),
     borrowed_columns=lambda config: config.engines[FPC].columns - config.engines[FPC].own_columns(config.array),
 )

@@ -115,18 +115,18 @@ def comes_too_early(steps: Any, further: Any) -> Any:
 ANY_ISSUE = Issue()
 
 
-# The epilogue of an engine converts its totals to codes by a finish; each command chooses one of the engine's finishes.
+# An epilogue converts an engine's totals to codes; each command chooses one of its engine's epilogues.
 
-#: Cycles from the addends of all finishes to the choice between them.
+#: Cycles from the addends of all epilogues to the choice between them.
 CHOICE_LATENCY = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finish:
+class Epilogue:
     """A way to convert totals to codes.
 
-    There are three kinds. Every core has ``REQUANTISE``. Another finish may give the requantiser *addends* of its own,
-    in place of accumulator and bias. A *whole* finish makes the codes itself, of all lanes of a result at a time,
+    There are three kinds. Every core has ``REQUANTISE``. Another one may give the requantiser *addends* of its own,
+    in place of accumulator and bias. A *whole* epilogue makes the codes itself, of all lanes of a result at a time,
     without requantiser and tables.
 
     Attributes
@@ -135,14 +135,14 @@ class Finish:
         The name in lower case, as within names of signals.
     codes : callable
         The golden function of totals of a tile's windows (int32[..., lanes] or int64[..., lanes]), parameters and
-        command, which returns int8[..., lanes]. Parameters are uint64[lanes], or, for a whole finish, biases
+        command, which returns int8[..., lanes]. Parameters are uint64[lanes], or, for a whole epilogue, biases
         int16[lanes].
     chosen : callable or None
-        Function of a command's fields that returns whether the command chooses this finish, as one bit, in an
+        Function of a command's fields that returns whether the command chooses this epilogue, as one bit, in an
         expression that means the same for NumPy integers and for Amaranth values. None: every command that chooses no
         other.
     is_whole : bool
-        Whether it is a whole finish, whose totals and biases have ``NARROW_BITS`` bits.
+        Whether it is a whole epilogue, whose totals and biases have ``NARROW_BITS`` bits.
     addends_latency : int or None
         Cycles of the hardware from totals to addends; None if it has no addends of its own.
     fields : tuple of str
@@ -158,7 +158,7 @@ class Finish:
 
     def __post_init__(self) -> None:
         if self.is_whole and self.addends_latency is not None:
-            raise ValueError(f"the finish {self.name} must be whole or have addends, not both")
+            raise ValueError(f"the epilogue {self.name} must be whole or have addends, not both")
 
     @property
     def has_hardware(self) -> bool:
@@ -171,7 +171,7 @@ class Finish:
 
     def is_built(self, config: Config) -> bool:
         """Return whether a configuration can have it: a word of parameters must hold a bias for each lane of a whole
-        finish."""
+        epilogue."""
         return not self.is_whole or config.array.lanes * NARROW_BITS // 8 <= config.parameter_word_bytes
 
 
@@ -186,8 +186,8 @@ def clamp_of(command: Mapping[str, int]) -> tuple[int, int, int]:
     return command["zero_point"], command["low"], command["high"]
 
 
-#: The finish of every core: accumulator and bias are added, scaled and rounded.
-REQUANTISE = Finish(name="requantise", codes=_requantise)
+#: The epilogue of every core: accumulator and bias are added, scaled and rounded.
+REQUANTISE = Epilogue(name="requantise", codes=_requantise)
 
 
 Bool = npt.NDArray[np.bool_]
@@ -285,8 +285,8 @@ class EngineSpecification:
         ``any()``, comparisons and ``+``. Fields are read as ``command["steps"]``.
     issue : Issue
         The way in which its windows are issued.
-    finishes : tuple of Finish
-        The finishes of its totals, in the order in which commands choose; the last one serves all other commands.
+    epilogues : tuple of Epilogue
+        The epilogues of its totals, in the order in which commands choose; the last one serves all other commands.
     is_binary : bool
         Whether every bit of a word is a binary value. Configurations with such an engine can pack results, see
         :mod:`~lutterfly.golden.machine.write_back`.
@@ -307,7 +307,7 @@ class EngineSpecification:
     random_window: Callable[[Config, np.random.Generator, int], RandomWindow]
     conditions: Callable[[Any, Config], list[Any]] | None = None
     issue: Issue = ANY_ISSUE
-    finishes: tuple[Finish, ...] = (REQUANTISE,)
+    epilogues: tuple[Epilogue, ...] = (REQUANTISE,)
     is_binary: bool = False
     borrowed_columns: Callable[[Config], int] = _no_columns
     brings_weights: bool = False
@@ -316,8 +316,8 @@ class EngineSpecification:
     def __post_init__(self) -> None:
         if self.issue.has_streams and self.conditions is None:
             raise ValueError("conditions must be given for an engine with streams, not None")
-        if [finish.name for finish in self.finishes if finish.chosen is None] != [self.finishes[-1].name]:
-            raise ValueError(f"finishes must end with one that is chosen by all others, not be {self.finishes}")
+        if [epilogue.name for epilogue in self.epilogues if epilogue.chosen is None] != [self.epilogues[-1].name]:
+            raise ValueError(f"epilogues must end with one that is chosen by all others, not be {self.epilogues}")
 
     @property
     def name(self) -> str:
@@ -335,11 +335,11 @@ class EngineSpecification:
         ``command`` has the engine's own fields beside those of all engines, as NumPy integers or Amaranth values.
         """
         conditions = [] if self.conditions is None else self.conditions(command, config)
-        for finish, chosen in self.choices(command):
-            if finish.is_whole:
-                # A whole finish writes codes without packing; where it is not built, no command may choose it.
+        for epilogue, chosen in self.choices(command):
+            if epilogue.is_whole:
+                # A whole epilogue writes codes without packing; where it is not built, no command may choose it.
                 after = command["packed"] | command["table_enable"]
-                conditions.append(~(chosen & after) if finish.is_built(config) else ~chosen)
+                conditions.append(~(chosen & after) if epilogue.is_built(config) else ~chosen)
         return reduce(and_, conditions if self.issue.has_streams else [*conditions, leaves_nothing_out(command)])
 
     def is_legal(self, command: Command, config: Config) -> bool:
@@ -349,23 +349,25 @@ class EngineSpecification:
     @property
     def has_conditions(self) -> bool:
         """Whether its commands must meet other conditions than those of engines without streams."""
-        return self.conditions is not None or any(finish.is_whole for finish in self.finishes)
+        return self.conditions is not None or any(epilogue.is_whole for epilogue in self.epilogues)
 
-    def choices(self, command: Any) -> list[tuple[Finish, Any]]:
-        """Return each finish but the last one, with a bit: whether a command chooses it."""
-        choices: list[tuple[Finish, Any]] = []
-        for finish in self.finishes:
-            if finish.chosen is not None:
-                chosen = finish.chosen(command)
+    def choices(self, command: Any) -> list[tuple[Epilogue, Any]]:
+        """Return each epilogue but the last one, with a bit: whether a command chooses it."""
+        choices: list[tuple[Epilogue, Any]] = []
+        for epilogue in self.epilogues:
+            if epilogue.chosen is not None:
+                chosen = epilogue.chosen(command)
                 for _, before in choices:
                     chosen &= ~before
-                choices.append((finish, chosen))
+                choices.append((epilogue, chosen))
         return choices
 
-    def finish_of(self, command: Command) -> Finish:
-        """Return the finish that a command of plain integers chooses."""
+    def epilogue_of(self, command: Command) -> Epilogue:
+        """Return the epilogue that a command of plain integers chooses."""
         return next(
-            finish for finish in self.finishes if finish.chosen is None or finish.chosen(as_numpy(command, self.engine))
+            epilogue
+            for epilogue in self.epilogues
+            if epilogue.chosen is None or epilogue.chosen(as_numpy(command, self.engine))
         )
 
 

@@ -249,14 +249,14 @@ def _piece_bytes(command: Compute, config: Config) -> int:
     """Return the number of bytes that are written at a time."""
     if command.packed:
         return 1 if shares_bytes(config) else config.array.columns // 8
-    is_whole = specification_of(command.engine).finish_of(command).is_whole
+    is_whole = specification_of(command.engine).epilogue_of(command).is_whole
     return config.array.lanes if is_whole else config.array.columns
 
 
 def _tile_results(
     command: Compute, words: Int8, tile: int, memories: Memories, config: Config, rng: np.random.Generator
 ) -> Int8:
-    """Apply engine, finish and table to the windows of one tile: int8[..., results, lanes]."""
+    """Apply engine, epilogue and table to the windows of one tile: int8[..., results, lanes]."""
     lanes = command.lanes if tile < windows.tile_count(command) - 1 else command.last_lanes
     parameters = _tile_parameters(command, tile, lanes, memories, config)
     engine = specification_of(command.engine)
@@ -264,7 +264,7 @@ def _tile_results(
     totals = engine.totals(TileWindows(command, config, words, weights, memories, rng))
     if engine.issue.further is None:
         totals = totals[..., np.newaxis, :]
-    results = engine.finish_of(command).codes(totals[..., :lanes], parameters, command)
+    results = engine.epilogue_of(command).codes(totals[..., :lanes], parameters, command)
     if command.table_enable:
         table = memories[LocalMemory.TABLE][command.table * TABLE_BYTES :][:TABLE_BYTES].view(np.int8)
         results = table[results.astype(np.int64) + 128]
@@ -285,9 +285,9 @@ def _tile_weights(command: Compute, tile: int, count: int, memories: Memories, c
 def _tile_parameters(
     command: Compute, tile: int, lanes: int, memories: Memories, config: Config
 ) -> npt.NDArray[np.uint64 | np.int16]:
-    """Return the parameters of a tile's lanes, uint64[lanes]; for a whole finish int16[lanes]."""
-    finish = specification_of(command.engine).finish_of(command)
-    width = finish.at_once(config)
+    """Return the parameters of a tile's lanes, uint64[lanes]; for a whole epilogue int16[lanes]."""
+    epilogue = specification_of(command.engine).epilogue_of(command)
+    width = epilogue.at_once(config)
     groups, full_groups = -(-lanes // width), -(-command.lanes // width)
     words = (
         np.full(groups, command.parameter)
@@ -297,5 +297,5 @@ def _tile_parameters(
     if words[-1] >= config.parameter_words:
         raise CommandError(ErrorCode.ADDRESS_RANGE, Unit.WRITE_BACK, int(max(words[0], config.parameter_words)))
     memory = memories[LocalMemory.PARAMETER].reshape(-1, config.parameter_word_bytes)
-    values = memory.view(np.int16) if finish.is_whole else memory.view(np.uint64)
+    values = memory.view(np.int16) if epilogue.is_whole else memory.view(np.uint64)
     return values[words, :width].reshape(-1)[:lanes]

@@ -32,7 +32,7 @@ VALUE_BITS = NARROW_BITS
 LEAST_VALUE, GREATEST_VALUE = -(1 << VALUE_BITS - 1), (1 << VALUE_BITS - 1) - 1
 #: The greatest shift of input codes that fits a value, and the greatest shift of an epilogue without a multiplication.
 MOST_INPUT_SHIFT = 7
-MOST_FINISH_SHIFT = 7
+MOST_EPILOGUE_SHIFT = 7
 #: Exponents of the powers of two by which a stage may divide, beyond the unit of its weights, to limit growth.
 GROWTH_SHIFTS = (0, 1)
 
@@ -137,7 +137,7 @@ class Stages:
 
 
 @dataclass(frozen=True, eq=False)
-class FpcFinish:
+class FpcEpilogue:
     """The epilogue from values to codes: ``clip(rint((value + bias) * scale) + zero_point, low, high)``.
 
     Attributes
@@ -176,7 +176,7 @@ class FpcFinish:
     @property
     def shift(self) -> int | None:
         """k if all scales are ``2**-k``, k from 0 to 7, so that a shift replaces the multiplication; else None."""
-        shifts = range(MOST_FINISH_SHIFT + 1)
+        shifts = range(MOST_EPILOGUE_SHIFT + 1)
         return next((shift for shift in shifts if (self.scale == np.float32(2.0**-shift)).all()), None)
 
 
@@ -199,7 +199,7 @@ def _checked(name: str, array: npt.ArrayLike, shape: tuple[int, ...], dtype: typ
     return array.astype(dtype)
 
 
-def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish) -> Int8:
+def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, epilogue: FpcEpilogue) -> Int8:
     """Compute a fast pointwise convolution: :func:`enter`, :func:`run_stages`, :func:`requantise_values`.
 
     Parameters
@@ -208,7 +208,7 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: FpcFini
     zero_point : int
         Zero point of ``codes``.
     stages : Stages
-    finish : FpcFinish
+    epilogue : FpcEpilogue
         Epilogue of as many channels as the pattern has outputs.
 
     Returns
@@ -221,10 +221,10 @@ def fast_pointwise(codes: Int8, zero_point: int, stages: Stages, finish: FpcFini
         As these functions; also if the epilogue has another number of channels.
     """
     outputs = stages.pattern.outputs
-    if len(finish.bias) != outputs:
-        raise ValueError(f"bias must be of {outputs} outputs, not {len(finish.bias)}")
+    if len(epilogue.bias) != outputs:
+        raise ValueError(f"bias must be of {outputs} outputs, not {len(epilogue.bias)}")
     values = run_stages(enter(codes, zero_point, stages), stages)
-    return requantise_values(values[..., :outputs], finish)
+    return requantise_values(values[..., :outputs], epilogue)
 
 
 def enter(codes: Int8, zero_point: int, stages: Stages) -> Int16:
@@ -292,36 +292,36 @@ def run_stages(values: Int16, stages: Stages) -> Int16:
     return entering[-1]
 
 
-def requantise_values(values: Int16, finish: FpcFinish) -> Int8:
+def requantise_values(values: Int16, epilogue: FpcEpilogue) -> Int8:
     """Requantise values as every sum is requantised, see :func:`~lutterfly.golden.numerics.requant.requantise`.
 
     Parameters
     ----------
     values : int16[..., outputs]
-    finish : FpcFinish
+    epilogue : FpcEpilogue
 
     Returns
     -------
     int8[..., outputs]
     """
-    return requantise(values.astype(np.int32), finish.parameters, finish.zero_point, finish.low, finish.high)
+    return requantise(values.astype(np.int32), epilogue.parameters, epilogue.zero_point, epilogue.low, epilogue.high)
 
 
-def shift_values(values: Int16, finish: FpcFinish) -> Int8:
+def shift_values(values: Int16, epilogue: FpcEpilogue) -> Int8:
     """Return the codes of :func:`requantise_values`, computed by shifts, where the scale is a power of two.
 
     Raises
     ------
     ValueError
-        If :attr:`FpcFinish.shift` is None.
+        If :attr:`FpcEpilogue.shift` is None.
     """
-    if finish.shift is None:
+    if epilogue.shift is None:
         raise ValueError(
-            f"scale must be 2**-k for all channels, k from 0 to {MOST_FINISH_SHIFT}, "
-            f"not from {finish.scale.min()} to {finish.scale.max()}"
+            f"scale must be 2**-k for all channels, k from 0 to {MOST_EPILOGUE_SHIFT}, "
+            f"not from {epilogue.scale.min()} to {epilogue.scale.max()}"
         )
-    rounded = round_shift(values.astype(np.int32) + finish.bias, finish.shift)
-    return np.clip(rounded + finish.zero_point, finish.low, finish.high).astype(np.int8)
+    rounded = round_shift(values.astype(np.int32) + epilogue.bias, epilogue.shift)
+    return np.clip(rounded + epilogue.zero_point, epilogue.low, epilogue.high).astype(np.int8)
 
 
 def round_shift(total: Int32, shift: int) -> Int32:

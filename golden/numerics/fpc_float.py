@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from .fpc import GREATEST_VALUE, LEAST_VALUE, FpcFinish, Stages
+from .fpc import GREATEST_VALUE, LEAST_VALUE, FpcEpilogue, Stages
 from .planes import Int8, memory_order
 from .requant import requantise_float
 
@@ -20,7 +20,7 @@ Float32 = npt.NDArray[np.float32]
 _VALUES = 1 << 15
 
 
-def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish) -> Int8:
+def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, epilogue: FpcEpilogue) -> Int8:
     """Compute a fast pointwise convolution.
 
     Parameters
@@ -30,7 +30,7 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     zero_point : int
         Zero point of ``codes``.
     stages : Stages
-    finish : FpcFinish
+    epilogue : FpcEpilogue
         Epilogue of as many channels as the pattern has outputs.
 
     Returns
@@ -41,18 +41,18 @@ def fast_pointwise_float(codes: Int8, zero_point: int, stages: Stages, finish: F
     # The pixels in the order of memory, whatever order their axes have.
     axes, pattern = memory_order(codes[..., 0]), stages.pattern
     pixels = codes.transpose(-1, *axes).reshape(codes.shape[-1], -1)
-    result = np.empty((len(finish.bias), pixels.shape[1]), np.int8)
+    result = np.empty((len(epilogue.bias), pixels.shape[1]), np.int8)
     count = min(max(1, _VALUES // pattern.width), max(1, pixels.shape[1]))
     # The inputs of a stage are needed until the next stage is computed, unless a skip connection reads them. The last
     # buffer is for products.
     buffers = np.empty(((pattern.stages + 1 if pattern.skips else 2) + 1, pattern.width * count), np.float32)
     for first in range(0, pixels.shape[1], count):
         part = slice(first, first + count)
-        result[:, part] = _of_pixels(pixels[:, part], zero_point, stages, finish, buffers)
+        result[:, part] = _of_pixels(pixels[:, part], zero_point, stages, epilogue, buffers)
     return result.reshape(-1, *(codes.shape[axis] for axis in axes)).transpose(*np.argsort(axes) + 1, 0)
 
 
-def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish, buffers: Float32) -> Int8:
+def _of_pixels(codes: Int8, zero_point: int, stages: Stages, epilogue: FpcEpilogue, buffers: Float32) -> Int8:
     """Return the codes int8[outputs, pixels] for int8[inputs, pixels]."""
     pattern = stages.pattern
     shape = pattern.width, codes.shape[1]
@@ -90,7 +90,7 @@ def _of_pixels(codes: Int8, zero_point: int, stages: Stages, finish: FpcFinish, 
         greatest.append(min(most, -LEAST_VALUE))
         values = total
     kept = values[: pattern.outputs]
-    kept += finish.bias.astype(np.float32)[:, np.newaxis]
+    kept += epilogue.bias.astype(np.float32)[:, np.newaxis]
     return requantise_float(
-        kept, finish.scale[:, np.newaxis], finish.zero_point, finish.low, finish.high, overwrite=True
+        kept, epilogue.scale[:, np.newaxis], epilogue.zero_point, epilogue.low, epilogue.high, overwrite=True
     )

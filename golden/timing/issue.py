@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..config import Config
 from ..engines import specification_of
-from ..engines.specification import REQUANTISE, Finish
+from ..engines.specification import REQUANTISE, Epilogue
 
 
-def result_groups(config: Config, lanes: int, finish: Finish = REQUANTISE) -> int:
+def result_groups(config: Config, lanes: int, epilogue: Epilogue = REQUANTISE) -> int:
     """Return the groups in which the results of a window are requantised, one each cycle."""
-    return -(-lanes // finish.at_once(config))
+    return -(-lanes // epilogue.at_once(config))
 
 
 def issue_steps(command: Mapping[str, int]) -> int:
@@ -38,9 +38,9 @@ def command_parts(fields: Mapping[str, int], config: Config) -> Iterator[tuple[l
             if tiles
         ]
     spec = specification_of(fields["engine"])
-    finish, results = spec.finish_of(fields), spec.issue.results(fields)
+    epilogue, results = spec.epilogue_of(fields), spec.issue.results(fields)
     for row, lanes, rounds in found:
-        groups = [results * result_groups(config, count, finish) for count in lanes]
+        groups = [results * result_groups(config, count, epilogue) for count in lanes]
         # Most windows are equal and share one object, which saves memory.
         windows: dict[tuple[int, int], tuple[int, int]] = {}
         yield [windows.setdefault(window, window) for window in zip(row, groups, strict=True)], rounds

@@ -34,7 +34,7 @@ def burst_results(config: Config) -> int:
 
 def result_windows(config: Config) -> int:
     """Return the results that the result FIFO holds."""
-    # There are twice as many, so that bursts with a whole finish follow one another without a pause.
+    # There are twice as many, so that bursts with a whole epilogue follow one another without a pause.
     results = burst_results(config)
     return max(RESULT_WINDOWS, 2 * results if results > 1 else 0)
 
@@ -115,9 +115,9 @@ WRITE_LATENCY = 2
 
 
 def addends_latency(config: Config) -> int:
-    """Return the cycles in which totals become addends of the requantiser: for all finishes as for the slowest."""
-    finishes = [finish for code in config.engines for finish in specification_of(code).finishes]
-    latencies = [finish.addends_latency for finish in finishes if finish.addends_latency is not None]
+    """Return the cycles in which totals become addends of the requantiser: for all epilogues as for the slowest."""
+    epilogues = [epilogue for code in config.engines for epilogue in specification_of(code).epilogues]
+    latencies = [epilogue.addends_latency for epilogue in epilogues if epilogue.addends_latency is not None]
     return max(latencies) + CHOICE_LATENCY if latencies else 0
 
 
@@ -129,7 +129,7 @@ def reset_cycles(config: Config) -> int:
     return max(1 << (ISSUE_LATENCY + longest + waiting).bit_length(), _RESET_CYCLES)
 
 
-def finish_latency(config: Config) -> int:
+def epilogue_latency(config: Config) -> int:
     """Return the cycles from a window's one group at the result FIFO to the first issue that may read it.
 
     The issue's own latency is subtracted. Nothing waits; it is the same for all engines.
@@ -150,7 +150,7 @@ def result_latency(config: Config, command: Mapping[str, int]) -> int:
 
     This is for a window of one group, when nothing waits for the requantiser. ``command`` holds the command's fields.
     """
-    return FETCH_LATENCY + specification_of(command["engine"]).latency(config, command) + finish_latency(config)
+    return FETCH_LATENCY + specification_of(command["engine"]).latency(config, command) + epilogue_latency(config)
 
 
 # Cycles of transfers on the bus and in the feature memory.

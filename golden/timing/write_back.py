@@ -15,7 +15,7 @@ from ..config import Config
 from ..engines import specification_of
 from ..engines.specification import comes_too_early
 from .issue import command_parts, issue_rounds
-from .latencies import backlog_limit, finish_latency, result_latency
+from .latencies import backlog_limit, epilogue_latency, result_latency
 from .overheads import OVERHEADS
 
 
@@ -30,7 +30,7 @@ def lead(config: Config, command: Mapping[str, int], before: Mapping[str, int], 
     issue = specification_of(command["engine"]).issue
     changes = command["engine"] != before["engine"] or issue.is_burst
     if changes or comes_too_early(command["steps"], issue.results(before) - 1):
-        return finish_latency(config) if config.hands_over else 0
+        return epilogue_latency(config) if config.hands_over else 0
     return None
 
 

@@ -24,7 +24,7 @@ from ..parts.device import RAM_LATENCY
 from ..parts.fifo import Buffer
 from ..parts.isa import ErrorReport, command_shape
 from ..parts.pipeline import Assertions, Sleep, delay
-from ..results.finishing import Finishing, finishing_latency
+from ..results.epilogues import Epilogues, epilogues_latency
 from ..results.results import RESULTS_LATENCY, ResultChoice, Results
 from ..results.write_back import WRITE_BACK_LATENCY, WriteBack
 from .windows import ISSUE_LATENCY, Windows
@@ -130,14 +130,14 @@ class ComputeUnit(wiring.Component):
         m.submodules.windows = windows = Windows(
             self.config,
             landing_latency=self._landing_latency(engines),
-            finish_latency=self._finish_latency,
+            epilogue_latency=self._epilogue_latency,
         )
         m.submodules.feature_memory = features = FeatureMemory(self.config)
         times = {component_name(one): one.weight_times for one in engines if one.weight_times is not None}
         weights = WeightMemory(self.config, ahead=ahead_columns(self.config, platform), times=times)
         m.submodules.weight_memory = weights
         m.submodules.results = results = Results(self.config)
-        m.submodules.finishing = finishing = Finishing(self.config, [kind for one in engines for kind in one.finishes])
+        m.submodules.epilogues = epilogues = Epilogues(self.config, [kind for one in engines for kind in one.epilogues])
         m.submodules.write_back = write_back = WriteBack(self.config)
 
         wiring.connect(m, wiring.flipped(self.command), windows.command)
@@ -148,12 +148,12 @@ class ComputeUnit(wiring.Component):
 
         self._elaborate_fetch(m, windows, features, weights)
         self._elaborate_engines(m, windows, features, weights, engines)
-        self._elaborate_results(m, engines, results, finishing, write_back)
+        self._elaborate_results(m, engines, results, epilogues, write_back)
         self._elaborate_local_writes(
             m,
             {
                 LocalMemory.LIST: windows.list_write,
-                **{code: getattr(finishing, finishing.write_name(code)) for code in finishing.memories},
+                **{code: getattr(epilogues, epilogues.write_name(code)) for code in epilogues.memories},
                 LocalMemory.PARAMETER: results.parameter_write,
                 LocalMemory.WEIGHT: weights.write,
                 **{engine.memory: engine.write for engine in engines if engine.memory is not None},
@@ -180,9 +180,9 @@ class ComputeUnit(wiring.Component):
         return m
 
     @property
-    def _finish_latency(self) -> int:
+    def _epilogue_latency(self) -> int:
         """Cycles from an engine's result until a step may read it, in terms of the steps' issue."""
-        return RESULTS_LATENCY + finishing_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY
+        return RESULTS_LATENCY + epilogues_latency(self.config) + WRITE_BACK_LATENCY + WRITE_LATENCY
 
     def _sleeper(self, m: Module, platform: object, engine: EngineComponent) -> Elaboratable:
         """Return the engine, whose clock a simulation stops while it is not selected and nothing is written to its
@@ -201,7 +201,7 @@ class ComputeUnit(wiring.Component):
     def _landing_latency(self, engines: list[EngineComponent]) -> dict[Engine, int]:
         """Return, for each engine, the cycles from the issue of a window's last step to two cycles before a step may
         read its result."""
-        after = self._finish_latency - 3
+        after = self._epilogue_latency - 3
         return {
             code: FETCH_LATENCY + latency + after for engine in engines for code, latency in engine.latencies.items()
         }
@@ -267,7 +267,7 @@ class ComputeUnit(wiring.Component):
             m.d.comb += engine.selected[name].eq(selected)
 
     def _elaborate_results(
-        self, m: Module, engines: list[EngineComponent], results: Results, finishing: Finishing, write_back: WriteBack
+        self, m: Module, engines: list[EngineComponent], results: Results, epilogues: Epilogues, write_back: WriteBack
     ) -> None:
         """Connect the result of the selected engine with the epilogue, and the codes with write-back."""
         m.submodules.result_choice = choice = ResultChoice(self.config, [engine.is_narrow for engine in engines])
@@ -275,13 +275,13 @@ class ComputeUnit(wiring.Component):
             choice.steps.eq(Cat(engine.step.valid for engine in engines)),
             *(getattr(choice, name).eq(engine.result) for name, engine in zip(choice.names, engines, strict=True)),
             results.result.eq(choice.result),
-            write_back.values.eq(finishing.codes),
-            write_back.place.eq(finishing.finished_place),
+            write_back.values.eq(epilogues.codes),
+            write_back.place.eq(epilogues.finished_place),
         ]
         handed = ("accumulators", "parameters", "settings", "place", *(["values"] if results.has_whole else []))
-        m.d.comb += [getattr(finishing, name).eq(getattr(results, name)) for name in handed]
+        m.d.comb += [getattr(epilogues, name).eq(getattr(results, name)) for name in handed]
         if results.has_whole:
-            m.d.comb += write_back.whole_codes.eq(finishing.whole_codes)
+            m.d.comb += write_back.whole_codes.eq(epilogues.whole_codes)
 
     def _elaborate_local_writes(self, m: Module, ports: dict[LocalMemory, wiring.PureInterface]) -> None:
         """Pass each write on from one memory to the next, so that no wire has to reach all of them."""

@@ -16,7 +16,7 @@ from ..engines.engine import step_fields, step_layout, take_fields
 from ..parts.device import RAM_LATENCY, Ram
 from ..parts.isa import INDEX_BITS, ErrorReport, command_shape, field_shape, is_beyond, report_error
 from ..parts.pipeline import delay
-from .foresight import foreseen_layout
+from .issue_gate import foreseen_layout
 
 __all__ = ["ISSUE_LATENCY", "Lookup", "issued_layout", "lookup_members"]
 

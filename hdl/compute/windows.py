@@ -17,8 +17,8 @@ from ..parts.fifo import Lookahead
 from ..parts.isa import ErrorReport, command_shape, report_error
 from ..parts.loops import Loops
 from ..parts.pipeline import Assertions
-from .foresight import Foresight, foreseen_limit, window_work
 from .intake import Intake, Position, follow, is_burst
+from .issue_gate import IssueGate, foreseen_limit, window_work
 from .lookup import ISSUE_LATENCY, Lookup, issued_layout, lookup_members
 
 __all__ = ["ISSUE_LATENCY", "Windows"]
@@ -41,15 +41,15 @@ class _WalkState(NamedTuple):
 class Windows(wiring.Component):
     """Issue one step per cycle: an address, a weight word and flags, ``ISSUE_LATENCY`` cycles later.
 
-    A walker finds the steps ahead of the issue, where :class:`.foresight.Foresight` is the gate. Two commands that are
+    A walker finds the steps ahead of the issue, where :class:`.issue_gate.IssueGate` is the gate. Two commands that are
     not dependent follow each other with one cycle between. Golden model: :mod:`lutterfly.golden.numerics.windows`.
 
     Parameters
     ----------
     config : Config
     landing_latency : dict of Engine to int
-    finish_latency : int
-        See :class:`.foresight.Foresight`.
+    epilogue_latency : int
+        See :class:`.issue_gate.IssueGate`.
 
     Members
     -------
@@ -73,10 +73,10 @@ class Windows(wiring.Component):
     error : Out(ErrorReport)
     """
 
-    def __init__(self, config: Config, *, landing_latency: dict[Engine, int], finish_latency: int = 0):
+    def __init__(self, config: Config, *, landing_latency: dict[Engine, int], epilogue_latency: int = 0):
         self.config = config
         self.landing_latency = landing_latency
-        self.finish_latency = finish_latency
+        self.epilogue_latency = epilogue_latency
         super().__init__(
             {
                 "command": In(stream.Signature(_COMMAND)),
@@ -97,8 +97,8 @@ class Windows(wiring.Component):
         m.submodules.intake = intake = Intake(self.config)
         m.submodules.loops = Loops(side="source", word_bits=issued_layout(self.config)["weight"].width)
         m.submodules.lookahead = lookahead = Lookahead(issued_layout(self.config), gated=["foreseen", "entry"])
-        m.submodules.foresight = foresight = Foresight(
-            self.config, landing_latency=self.landing_latency, finish_latency=self.finish_latency
+        m.submodules.issue_gate = issue_gate = IssueGate(
+            self.config, landing_latency=self.landing_latency, epilogue_latency=self.epilogue_latency
         )
         m.submodules.lookup = lookup = Lookup(self.config)
         wiring.connect(m, wiring.flipped(self.command), intake.command)
@@ -123,11 +123,11 @@ class Windows(wiring.Component):
 
         step, issue = lookahead.output, Signal()
         # A step that was issued in the cycle before `halt` gets no further than the lookup.
-        m.d.sync += foresight.halt.eq(self.halt)
+        m.d.sync += issue_gate.halt.eq(self.halt)
         m.d.comb += [
-            foresight.steps.valid.eq(step.valid),
-            foresight.steps.payload.eq(step.payload.foreseen),
-            step.ready.eq(foresight.steps.ready),
+            issue_gate.steps.valid.eq(step.valid),
+            issue_gate.steps.payload.eq(step.payload.foreseen),
+            step.ready.eq(issue_gate.steps.ready),
             issue.eq(step.valid & step.ready),
             self.issued.eq(issue),
             self.stalled.eq((active | intake.ready | step.valid) & ~issue),

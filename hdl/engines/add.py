@@ -20,7 +20,7 @@ from .engine import (
     EngineComponent,
     addends_layout,
     engine_members,
-    finish_settings_layout,
+    epilogue_settings_layout,
 )
 
 __all__ = [
@@ -46,7 +46,7 @@ class AddTables(AddendsComponent):
 
     Members
     -------
-    settings : In(finish_settings_layout)
+    settings : In(epilogue_settings_layout)
         The pair of tables to look in (``add_table``).
     accumulators : In(requant_lanes x signed(32))
         The first operand's code in bits 7:0, the second one's in bits 15:8.
@@ -59,7 +59,7 @@ class AddTables(AddendsComponent):
         the code plus 128.
     """
 
-    finish: ClassVar = SUM
+    epilogue: ClassVar = SUM
     memory: ClassVar = ADD.memory
 
     def __init__(self, config: Config):
@@ -69,7 +69,7 @@ class AddTables(AddendsComponent):
         words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
         super().__init__(
             {
-                "settings": In(finish_settings_layout(ADD)),
+                "settings": In(epilogue_settings_layout(ADD)),
                 "accumulators": In(words),
                 "biases": In(words),
                 "addends": Out(addends_layout(config)),
@@ -118,7 +118,7 @@ class AddOperands(EngineComponent):
     """
 
     latencies: ClassVar = {ADD: 2}
-    finishes: ClassVar = (AddTables,)
+    epilogues: ClassVar = (AddTables,)
     is_narrow: ClassVar = True
 
     def __init__(self, config: Config):

@@ -1,4 +1,4 @@
-"""The fast pointwise convolution: stages of a butterfly, their finish, and a component with multipliers of its own."""
+"""The fast pointwise convolution: a butterfly's stages, their epilogue, and a component with its own multipliers."""
 
 from __future__ import annotations
 

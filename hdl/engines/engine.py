@@ -14,7 +14,7 @@ from ...golden.config import Config
 from ...golden.elements import NARROW_BITS
 from ...golden.engines import SPECIFICATIONS, specification_of
 from ...golden.engines.engine import Engine
-from ...golden.engines.specification import EngineSpecification, Finish
+from ...golden.engines.specification import EngineSpecification, Epilogue
 from ...golden.memories import LocalMemory
 from ...golden.numerics import requant
 from ..parts.isa import EngineCommand, field_shape
@@ -24,29 +24,29 @@ __all__ = [
     "SELECT_LATENCY",
     "AddendsComponent",
     "EngineComponent",
-    "FinishComponent",
+    "EpilogueComponent",
     "Step",
-    "WholeFinishComponent",
+    "WholeEpilogueComponent",
     "addend_of",
     "addends_layout",
-    "built_finishes",
+    "built_epilogues",
     "codes_layout",
     "component_name",
     "engine_members",
-    "finish_fields",
-    "finish_flag",
-    "finish_settings_layout",
+    "epilogue_fields",
+    "epilogue_flag",
+    "epilogue_settings_layout",
     "further_pitch",
     "further_results",
-    "has_whole_finish",
+    "has_whole_epilogue",
     "is_chosen",
     "is_whole",
     "most_further",
     "result_layout",
     "step_fields",
     "step_layout",
+    "take_epilogue_settings",
     "take_fields",
-    "take_finish_settings",
     "values_layout",
 ]
 
@@ -64,10 +64,10 @@ def step_fields(config: Config, codes: Iterable[int]) -> dict[str, data.StructLa
     return _member(wanted)
 
 
-def finish_fields(codes: Iterable[int]) -> dict[str, data.StructLayout]:
-    """Return the member ``fields`` of a group of results: the fields that the finishes of these engines name."""
+def epilogue_fields(codes: Iterable[int]) -> dict[str, data.StructLayout]:
+    """Return the member ``fields`` of a group of results: the fields that the epilogues of these engines name."""
     engines = map(specification_of, codes)
-    return _member({one.engine: [name for finish in one.finishes for name in finish.fields] for one in engines})
+    return _member({one.engine: [name for epilogue in one.epilogues for name in epilogue.fields] for one in engines})
 
 
 def _member(wanted: Mapping[Engine, Iterable[str]]) -> dict[str, data.StructLayout]:
@@ -118,52 +118,52 @@ def _of_engine(command: data.View, config: Config, name) -> Value:
     return value
 
 
-# The interface of all finishes, and the finish that a command chooses. See ``docs/adding-an-engine.md``.
+# The interface of all epilogues, and the one that a command chooses. See ``docs/adding-an-engine.md``.
 
 _CODES = ("zero_point", "low", "high")
 
 
-def built_finishes(config: Config) -> Iterator[tuple[EngineSpecification, Finish]]:
-    """Yield the finishes of a configuration that have hardware of their own, each with its engine."""
+def built_epilogues(config: Config) -> Iterator[tuple[EngineSpecification, Epilogue]]:
+    """Yield the epilogues of a configuration that have hardware of their own, each with its engine."""
     for one in map(specification_of, config.engines):
-        for finish in one.finishes:
-            if finish.has_hardware and finish.is_built(config):
-                yield one, finish
+        for epilogue in one.epilogues:
+            if epilogue.has_hardware and epilogue.is_built(config):
+                yield one, epilogue
 
 
-def has_whole_finish(config: Config) -> bool:
-    """Whether a configuration has a finish of all lanes at a time."""
-    return any(finish.is_whole for _, finish in built_finishes(config))
+def has_whole_epilogue(config: Config) -> bool:
+    """Whether a configuration has an epilogue of all lanes at a time."""
+    return any(epilogue.is_whole for _, epilogue in built_epilogues(config))
 
 
-def finish_flag(engine: EngineSpecification, finish: Finish) -> str:
-    """Return the name of the flag of a group of results whose codes this finish of this engine makes."""
-    return f"is_{engine.name}_{finish.name}"
+def epilogue_flag(engine: EngineSpecification, epilogue: Epilogue) -> str:
+    """Return the name of the flag of a group of results whose codes this epilogue of this engine makes."""
+    return f"is_{engine.name}_{epilogue.name}"
 
 
-def is_chosen(command: data.View, engine: EngineSpecification, finish: Finish) -> Value:
-    """Whether a command is one of ``engine`` and chooses ``finish``, as one bit."""
+def is_chosen(command: data.View, engine: EngineSpecification, epilogue: Epilogue) -> Value:
+    """Whether a command is one of ``engine`` and chooses ``epilogue``, as one bit."""
     choices = engine.choices(EngineCommand(command, engine.engine))
-    bits: list[Any] = [bit for one, bit in choices if one == finish]
+    bits: list[Any] = [bit for one, bit in choices if one == epilogue]
     others = reduce(or_, (bit for _, bit in choices), Const(0))
     return (command.engine == engine.engine) & (bits[0] if bits else ~others)
 
 
 def is_whole(command: data.View, config: Config) -> Value:
-    """Whether a command chooses a finish of all lanes at a time, as one bit."""
-    bits = [is_chosen(command, engine, finish) for engine, finish in built_finishes(config) if finish.is_whole]
+    """Whether a command chooses an epilogue of all lanes at a time, as one bit."""
+    bits = [is_chosen(command, engine, epilogue) for engine, epilogue in built_epilogues(config) if epilogue.is_whole]
     return reduce(or_, bits, Const(0))
 
 
-def finish_settings_layout(code: int) -> data.StructLayout:
-    """Return the settings of this engine's finishes: the codes' zero point and limits, and the finishes' own
+def epilogue_settings_layout(code: int) -> data.StructLayout:
+    """Return the settings of this engine's epilogues: the codes' zero point and limits, and the epilogues' own
     ``fields``."""
     codes = {name: field_shape(isa.COMPUTE, name) for name in _CODES}
-    return data.StructLayout({**codes, **finish_fields((code,))})
+    return data.StructLayout({**codes, **epilogue_fields((code,))})
 
 
-def take_finish_settings(target: data.View, settings: data.View) -> list:
-    """Assign the settings of a finish from those of a group of results."""
+def take_epilogue_settings(target: data.View, settings: data.View) -> list:
+    """Assign the settings of an epilogue from those of a group of results."""
     return [*(target[name].eq(settings[name]) for name in _CODES), *take_fields(target, settings)]
 
 
@@ -178,20 +178,20 @@ def addend_of(accumulator: Value) -> Value:
 
 
 def values_layout(lanes: int) -> data.ArrayLayout:
-    """Return the layout of the values of all lanes that a whole finish takes, or of its biases."""
+    """Return the layout of the values of all lanes that a whole epilogue takes, or of its biases."""
     return data.ArrayLayout(signed(NARROW_BITS), lanes)
 
 
 def codes_layout(lanes: int) -> data.ArrayLayout:
-    """Return the layout of the codes that a whole finish gives."""
+    """Return the layout of the codes that a whole epilogue gives."""
     return data.ArrayLayout(unsigned(8), lanes)
 
 
-class FinishComponent(wiring.Component):
-    """The hardware of a finish: one that gives the requantiser addends, or one that makes codes by itself.
+class EpilogueComponent(wiring.Component):
+    """The hardware of an epilogue: one that gives the requantiser addends, or one that makes codes by itself.
 
     Each takes a group in every cycle and gives its result a fixed time later, whether the command has chosen this
-    finish or not; the user of the component selects.
+    epilogue or not; the user of the component selects.
 
     Parameters
     ----------
@@ -199,22 +199,22 @@ class FinishComponent(wiring.Component):
 
     Attributes
     ----------
-    finish : Finish
+    epilogue : Epilogue
         The specification.
     memory : LocalMemory or None
         A memory of its own, which a LOAD writes through the member ``write``.
     """
 
-    finish: ClassVar[Finish]
+    epilogue: ClassVar[Epilogue]
     memory: ClassVar[LocalMemory | None] = None
 
 
-class AddendsComponent(FinishComponent):
-    """Give the requantiser two addends for each total of a group, ``finish.addends_latency`` cycles later.
+class AddendsComponent(EpilogueComponent):
+    """Give the requantiser two addends for each total of a group, ``epilogue.addends_latency`` cycles later.
 
     Members
     -------
-    settings : In(finish_settings_layout)
+    settings : In(epilogue_settings_layout)
     accumulators, biases : In(requant_lanes x signed(32))
     addends : Out(addends_layout)
     write : Out(memory.WritePort.Signature), if it has a memory
@@ -222,7 +222,7 @@ class AddendsComponent(FinishComponent):
     """
 
 
-class WholeFinishComponent(FinishComponent):
+class WholeEpilogueComponent(EpilogueComponent):
     """Make the codes of all lanes of a result, ``latency`` cycles later.
 
     Attributes
@@ -232,7 +232,7 @@ class WholeFinishComponent(FinishComponent):
 
     Members
     -------
-    settings : In(finish_settings_layout)
+    settings : In(epilogue_settings_layout)
     values, biases : In(values_layout)
     codes : Out(codes_layout)
     """
@@ -301,7 +301,7 @@ class EngineComponent(wiring.Component):
     A configuration's engines take a step each cycle, give one result for each window and do so a fixed time after its
     last step. An engine that needs more says so here, and its user, :class:`~lutterfly.hdl.compute.windows.Windows`,
     has one place for each: an interval between steps, the gate that lets them pass
-    (:class:`~lutterfly.hdl.compute.foresight.Foresight`); several groups of results from one window, its ``work``; a
+    (:class:`~lutterfly.hdl.compute.issue_gate.IssueGate`); several groups of results from one window, its ``work``; a
     latency that depends on the command, the latency that it adds when a window has ended, for which the specification's
     ``latency`` is a function of the command already.
 
@@ -320,8 +320,8 @@ class EngineComponent(wiring.Component):
         weights that belongs to it; None for j cycles in column j.
     memory : LocalMemory or None
         A memory of its own, which a LOAD writes through the member ``write``.
-    finishes : tuple of FinishComponent classes
-        The components of its engines' finishes that have hardware of their own.
+    epilogues : tuple of EpilogueComponent classes
+        The components of its engines' epilogues that have hardware of their own.
     is_narrow : bool
         Whether its results are signed numbers of ``NARROW_BITS`` bits; only these bits are kept. Results of bursts must
         be narrow.
@@ -350,6 +350,6 @@ class EngineComponent(wiring.Component):
     flags: Mapping[str, Engine] = {}
     weight_times: Sequence[int] | None = None
     memory: LocalMemory | None = None
-    finishes: ClassVar[tuple[type[FinishComponent], ...]] = ()
+    epilogues: ClassVar[tuple[type[EpilogueComponent], ...]] = ()
     is_narrow: ClassVar[bool] = False
     sleeps: ClassVar[bool] = True

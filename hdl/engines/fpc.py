@@ -16,7 +16,7 @@ from ..parts.pipeline import Assertions, Sleep, delay
 from .butterfly import Butterfly
 from .engine import EngineComponent, engine_members
 from .multipliers import borrower_members
-from .shift_finish import ShiftFinish
+from .shift_epilogue import ShiftEpilogue
 
 __all__ = ["FastPointwise"]
 
@@ -44,7 +44,7 @@ class FastPointwise(EngineComponent):
         See :class:`.engine.EngineComponent`.
     """
 
-    finishes: ClassVar = (ShiftFinish,)
+    epilogues: ClassVar = (ShiftEpilogue,)
     is_narrow: ClassVar = True
     # The butterfly stops its own clock.
     sleeps: ClassVar = False

@@ -14,12 +14,12 @@ from ...golden.machine.write_back import packs, shares_bytes
 from ...golden.timing.latencies import burst_results
 from ..engines import COMPONENTS
 from ..engines.engine import (
-    built_finishes,
-    finish_fields,
-    finish_flag,
+    built_epilogues,
+    epilogue_fields,
+    epilogue_flag,
     further_pitch,
     further_results,
-    has_whole_finish,
+    has_whole_epilogue,
     is_chosen,
     is_whole,
     most_further,
@@ -44,7 +44,7 @@ __all__ = [
 
 class GroupTarget(data.Struct):
     """The destination of a group. Groups are collected to ``columns`` bytes; ``write`` marks the one that completes
-    such a piece. A group of a whole finish (``is_whole``) is all lanes, and a piece.
+    such a piece. A group of a whole epilogue (``is_whole``) is all lanes, and a piece.
 
     ``address`` and ``count`` are those of the piece, ``count`` in results; ``packed``: each result is a bit. Where a
     piece is less than a byte, ``bit`` is its first bit in the byte. ``finish`` marks the last group of a command.
@@ -68,18 +68,18 @@ _COMMON = ("zero_point", "low", "high", "table_enable", "table")
 
 
 def settings_layout(config: Config) -> data.StructLayout:
-    """Return the layout of a command's settings: those of requantisation and tables; a flag for each finish with
-    hardware of its own, set where the command has chosen it; and ``fields``, which these finishes read."""
+    """Return the layout of a command's settings: those of requantisation and tables; a flag for each epilogue with
+    hardware of its own, set where the command has chosen it; and ``fields``, which these epilogues read."""
     common = {name: field_shape(isa.COMPUTE, name) for name in _COMMON}
-    flags = {finish_flag(engine, finish): unsigned(1) for engine, finish in built_finishes(config)}
-    return data.StructLayout({**common, **flags, **finish_fields(config.engines)})
+    flags = {epilogue_flag(engine, epilogue): unsigned(1) for engine, epilogue in built_epilogues(config)}
+    return data.StructLayout({**common, **flags, **epilogue_fields(config.engines)})
 
 
 def take_settings(target: data.View, command: data.View, config: Config) -> list:
     """Assign the settings of a command."""
     return [
         *(target[name].eq(command[name]) for name in _COMMON),
-        *(target[finish_flag(*built)].eq(is_chosen(command, *built)) for built in built_finishes(config)),
+        *(target[epilogue_flag(*built)].eq(is_chosen(command, *built)) for built in built_epilogues(config)),
         *take_fields(target, command),
     ]
 
@@ -123,7 +123,7 @@ class GroupWalk(wiring.Component):
 
     def __init__(self, config: Config):
         self.config = config
-        self.has_whole = has_whole_finish(config)
+        self.has_whole = has_whole_epilogue(config)
         self.count_bits = most_further(config).bit_length()
         self.has_bits = packs(config) and shares_bytes(config)
         self.requant_lanes = config.array.requant_lanes

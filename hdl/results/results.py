@@ -17,7 +17,7 @@ from ...golden.memories import PARAMETER_BYTES
 from ...golden.timing.latencies import RESULT_WINDOWS, result_windows
 from ...golden.units import ErrorCode, Unit
 from ..engines import COMPONENTS
-from ..engines.engine import ACCUMULATOR_BITS, has_whole_finish, result_layout, values_layout
+from ..engines.engine import ACCUMULATOR_BITS, has_whole_epilogue, result_layout, values_layout
 from ..parts.device import RAM_LATENCY, DistributedRam, Ram
 from ..parts.fifo import counted, remains
 from ..parts.isa import ErrorReport, command_shape, is_beyond, report_error
@@ -75,7 +75,7 @@ class ResultFifo(wiring.Component):
         The group of the first result that is output, and whether that result has high bits.
     accumulators : Out(requant_lanes x signed(32))
         The accumulators of the group, ``GROUP_LATENCY`` cycles later.
-    values : Out(values_layout), if the configuration has a whole finish
+    values : Out(values_layout), if the configuration has a whole epilogue
         The low bits of all lanes of that result, in the same cycle.
     overflows : Out(1)
         A result came to a full queue: it has overwritten another one.
@@ -85,7 +85,7 @@ class ResultFifo(wiring.Component):
         self.config = config
         self.lanes = config.array.requant_lanes
         self.groups = config.array.lanes // self.lanes
-        self.has_whole = has_whole_finish(config)
+        self.has_whole = has_whole_epilogue(config)
         super().__init__(
             {
                 "result": In(any_result_layout(config)),
@@ -189,7 +189,7 @@ class Results(wiring.Component):
     accumulators : Out(requant_lanes x signed(32))
     parameters : Out(requant_lanes x 64)
     settings : Out(settings_layout)
-    values : Out(values_layout), if the configuration has a whole finish
+    values : Out(values_layout), if the configuration has a whole epilogue
         The values of all lanes, in the cycle of ``accumulators``.
     place : Out(GroupTarget)
     error : Out(ErrorReport)
@@ -197,18 +197,18 @@ class Results(wiring.Component):
     Raises
     ------
     ValueError
-        If an engine of bursts has wide results, or one with a whole finish.
+        If an engine of bursts has wide results, or one with a whole epilogue.
     """
 
     def __init__(self, config: Config):
         for code in config.engines:
             one = specification_of(code)
             if not COMPONENTS[code].is_narrow and (
-                one.issue.is_burst or any(finish.is_whole for finish in one.finishes)
+                one.issue.is_burst or any(epilogue.is_whole for epilogue in one.epilogues)
             ):
-                raise ValueError(f"{code.name} must have narrow results: it has bursts, or a whole finish")
+                raise ValueError(f"{code.name} must have narrow results: it has bursts, or a whole epilogue")
         self.config = config
-        self.has_whole = has_whole_finish(config)
+        self.has_whole = has_whole_epilogue(config)
         self.requant_lanes = config.array.requant_lanes
         super().__init__(
             {

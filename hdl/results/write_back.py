@@ -11,7 +11,7 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.machine.write_back import packs
 from ...golden.units import ErrorCode, Unit
-from ..engines.engine import codes_layout, has_whole_finish
+from ..engines.engine import codes_layout, has_whole_epilogue
 from ..memories.feature_memory import feature_write_layout
 from ..parts.isa import ErrorReport, report_error
 from ..parts.pipeline import Assertions
@@ -37,7 +37,7 @@ class WriteBack(wiring.Component):
     -------
     place : In(GroupTarget), values : In(requant_lanes x 8)
         A group and its destination.
-    whole_codes : In(codes_layout), if the configuration has a whole finish
+    whole_codes : In(codes_layout), if the configuration has a whole epilogue
         A group that is all lanes.
     halt : In(1)
         Write nothing more.
@@ -53,7 +53,7 @@ class WriteBack(wiring.Component):
     def __init__(self, config: Config):
         self.config = config
         self.lanes = config.array.requant_lanes
-        self.has_whole = has_whole_finish(config)
+        self.has_whole = has_whole_epilogue(config)
         self.packs = packs(config)
         super().__init__(
             {

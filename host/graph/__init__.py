@@ -17,7 +17,7 @@ from .copies import Arrange, Concat, Rearrange, Slice
 from .elementwise import Add, ElementwiseMaximum, ElementwiseProduct, MaxPool, Pointwise
 from .geometry import (
     ChannelRule,
-    CodeFinish,
+    CodeEpilogue,
     Int8,
     Phase,
     Reach,
@@ -47,7 +47,7 @@ __all__ = [
     "AveragePool",
     "BinaryConvolution",
     "ChannelRule",
-    "CodeFinish",
+    "CodeEpilogue",
     "Concat",
     "Convolution",
     "ElementwiseMaximum",

@@ -16,13 +16,13 @@ from ...golden.numerics.addition import PAIRS, add
 from ...golden.numerics.convolution import pool_maximum
 from ...golden.numerics.multiplication import ProductScaling, multiply
 from ...golden.transfer.tables import apply_pair_table
-from .geometry import CodeFinish, Int8, Shape, Tensor, Window, composed
+from .geometry import CodeEpilogue, Int8, Shape, Tensor, Window, composed
 from .layer import Channelwise
 
 
 @dataclass(frozen=True, eq=False)
 class Pointwise(Channelwise):
-    """A table on every code, which is the layer's finish; into a binary tensor there may be none. Nothing is
+    """A table on every code, which is the layer's epilogue; into a binary tensor there may be none. Nothing is
     clamped."""
 
     is_table: ClassVar[bool] = True
@@ -40,7 +40,7 @@ class Pointwise(Channelwise):
         return self.finished(values[self.input], tensors)
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        return dataclasses.replace(self, output=output, finish=CodeFinish(table=composed(self.table, table)))
+        return dataclasses.replace(self, output=output, epilogue=CodeEpilogue(table=composed(self.table, table)))
 
 
 # Max pooling.
@@ -79,7 +79,7 @@ class MaxPool(Channelwise):
         along = Window((1, kernel[1]), (1, stride[1]), (1, dilation[1]), (0, left, 0, right))
         down = Window((kernel[0], 1), (stride[0], 1), (dilation[0], 1), (top, 0, bottom, 0))
         name = f"{self.name} along columns"
-        first = dataclasses.replace(self, name=name, output=between, window=along, finish=CodeFinish())
+        first = dataclasses.replace(self, name=name, output=between, window=along, epilogue=CodeEpilogue())
         return first, dataclasses.replace(self, inputs=(between,), window=down)
 
 
@@ -118,7 +118,7 @@ class Add(Channelwise):
     @cached_property
     def _of_pairs(self) -> Int8:
         """int8[256, 256]: of every pair of codes."""
-        low, high = self.finish.low, self.finish.high
+        low, high = self.epilogue.low, self.epilogue.high
         return add(*PAIRS, self.first, self.second, self.fraction, offset=self.offset, low=low, high=high)
 
 
@@ -177,7 +177,7 @@ class ElementwiseProduct(Channelwise):
     @cached_property
     def _of_pairs(self) -> Int8:
         """int8[256, 256]: of every pair of codes."""
-        low, high = self.finish.low, self.finish.high
+        low, high = self.epilogue.low, self.epilogue.high
         return multiply(*PAIRS, self.zero_points, self.scaling, low=low, high=high)
 
     def of_rows(self, rows: range, height: int) -> ElementwiseProduct:

@@ -425,8 +425,8 @@ class Selection:
 
 
 @dataclass(frozen=True, eq=False)
-class CodeFinish:
-    """The epilogue of codes. (:class:`~lutterfly.golden.numerics.fpc.FpcFinish` converts values to codes.)
+class CodeEpilogue:
+    """The epilogue of codes. (:class:`~lutterfly.golden.numerics.fpc.FpcEpilogue` converts values to codes.)
 
     Attributes
     ----------
@@ -443,8 +443,8 @@ class CodeFinish:
     table: Int8 | None = None
     inner: str = ""
 
-    def after(self, inner: str, table: Int8 | None) -> CodeFinish:
-        """Return the finish with a table, or none, after the tensor ``inner``."""
+    def after(self, inner: str, table: Int8 | None) -> CodeEpilogue:
+        """Return the epilogue with a table, or none, after the tensor ``inner``."""
         return dataclasses.replace(self, table=composed(self.table, table), inner=self.inner or inner)
 
 

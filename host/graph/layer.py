@@ -17,7 +17,7 @@ from ..model.model import Model
 from .geometry import (
     ONE_PIXEL,
     ChannelRule,
-    CodeFinish,
+    CodeEpilogue,
     Int8,
     Order,
     Selection,
@@ -46,7 +46,7 @@ class Layer(ABC):
     output : str
     window : Window
         The window over its inputs, the first one at least (see :meth:`window_of`).
-    finish : CodeFinish or None
+    epilogue : CodeEpilogue or None
         The epilogue of its codes; None for a layer that cannot have one.
     is_table : bool
         Whether it is only a table, or the signs, of a tensor: each code of the output depends on one code.
@@ -64,7 +64,7 @@ class Layer(ABC):
     inputs: tuple[str, ...]
     output: str
     window: Window = field(default=ONE_PIXEL, kw_only=True)
-    finish: CodeFinish | None = field(default=None, init=False)
+    epilogue: CodeEpilogue | None = field(default=None, init=False)
 
     is_table: ClassVar[bool] = False
     is_copy: ClassVar[bool] = False
@@ -131,12 +131,12 @@ class Layer(ABC):
     @property
     def table(self) -> Int8 | None:
         """int8[256], the table at the end of the layer; None where there is none."""
-        return None if self.finish is None else self.finish.table
+        return None if self.epilogue is None else self.epilogue.table
 
     @property
     def inner(self) -> str:
         """The tensor before its table and signs: the output where there is neither."""
-        return (self.finish and self.finish.inner) or self.output
+        return (self.epilogue and self.epilogue.inner) or self.output
 
     @property
     def input_tables(self) -> tuple[Int8 | None, ...]:
@@ -153,7 +153,7 @@ class Layer(ABC):
         return False
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
-        """Return the layer with a fused table, for a layer that has a finish.
+        """Return the layer with a fused table, for a layer that has an epilogue.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Layer(ABC):
         table : int8[256] or None
             None where the output is binary and holds the signs of the former output.
         """
-        raise TypeError(f"{self.name}: layer must have a finish to take a table, not be a {type(self).__name__}")
+        raise TypeError(f"{self.name}: layer must have an epilogue to take a table, not be a {type(self).__name__}")
 
     # Padding.
 
@@ -283,9 +283,9 @@ class Layer(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Finished(Layer):
-    """A layer with a finish, into which a table after it can be fused."""
+    """A layer with an epilogue, into which a table after it can be fused."""
 
-    finish: CodeFinish = field(default=CodeFinish(), kw_only=True)
+    epilogue: CodeEpilogue = field(default=CodeEpilogue(), kw_only=True)
 
     def describe(self, source: Tensor, target: Tensor) -> str:
         """Describe the kind, and its table and signs where it has them."""
@@ -295,7 +295,7 @@ class Finished(Layer):
 
     def with_table(self, output: str, table: Int8 | None) -> Self:
         """Return the layer with the table composed with its own, if it has one."""
-        return dataclasses.replace(self, output=output, finish=self.finish.after(self.output, table))
+        return dataclasses.replace(self, output=output, epilogue=self.epilogue.after(self.output, table))
 
     def finished(self, codes: Int8, tensors: Mapping[str, Tensor]) -> dict[str, Int8]:
         """Return codes and finished codes, int8[..., height, width, channels], by the names of the inner and the output

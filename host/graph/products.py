@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ...golden.elements import CODE_BITS
 from ...golden.numerics.convolution import MOST_CODE, Int32, Kernels, Tile, Totals, matrix_product, type_of_sums
-from ...golden.numerics.fpc import FpcFinish, Stages
+from ...golden.numerics.fpc import FpcEpilogue, Stages
 from ...golden.numerics.fpc_float import fast_pointwise_float
 from ...golden.numerics.requant import requantise_float
 from .geometry import ChannelRule, Int8, Shape, Tensor
@@ -80,7 +80,7 @@ class ProductLayer(Finished):
         multiplier = scales[place[0]] if whole else scales[place]
         # There may be columns beyond those of the tile.
         taken = sums if whole else sums[:, :, : multiplier.shape[2]]
-        limits = self.finish.low, self.finish.high
+        limits = self.epilogue.low, self.epilogue.high
         return requantise_float(taken, multiplier[..., np.newaxis], zero_point, *limits, overwrite=True)
 
     def counts_border(self, code: int) -> bool:
@@ -241,7 +241,7 @@ class Convolution(ProductLayer):
             weights=np.ascontiguousarray(self.weights[part]),
             bias=np.ascontiguousarray(self.bias[part]),
             multiplier=np.ascontiguousarray(self.multiplier[part]),
-            finish=dataclasses.replace(self.finish, inner=inner if self.finish.inner else ""),
+            epilogue=dataclasses.replace(self.epilogue, inner=inner if self.epilogue.inner else ""),
         )
 
     @property
@@ -393,9 +393,9 @@ class FastPointwiseConvolution(Finished):
     result_zero_point: int
 
     @cached_property
-    def requantisation(self) -> FpcFinish:
+    def requantisation(self) -> FpcEpilogue:
         """The requantisation of the last stage's values."""
-        return FpcFinish(self.bias, self.scale, self.result_zero_point, self.finish.low, self.finish.high)
+        return FpcEpilogue(self.bias, self.scale, self.result_zero_point, self.epilogue.low, self.epilogue.high)
 
     def kind(self, source: Shape, target: Shape) -> str:
         return "fast pointwise convolution"
@@ -453,5 +453,5 @@ class MatrixProduct(Finished):
         pixels = codes.reshape(*codes.shape[:-3], -1, codes.shape[-1]).astype(kind)
         sums = matrix_product(pixels, matrices.swapaxes(-1, -2)).reshape(*codes.shape[:-1], -1)
         zero_point = tensors[self.inner].zero_point
-        limits = self.finish.low, self.finish.high
+        limits = self.epilogue.low, self.epilogue.high
         return self.finished(requantise_float(sums, self.multiplier, zero_point, *limits, overwrite=True), tensors)

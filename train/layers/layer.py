@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...golden.numerics.butterfly import Direction, Pattern
-from ...golden.numerics.fpc import FRACTION_BITS, FpcFinish, Stages
+from ...golden.numerics.fpc import FRACTION_BITS, FpcEpilogue, Stages
 from .fixed_point import GREATEST, LEAST, FixedPoint, Ranges, default_growth, rotations, rounded, whole_weights, widened
 
 
@@ -151,11 +151,11 @@ class FastPointwiseConv2d(nn.Module):
         )
         return Stages(self.pattern, *weights, self.growth_shifts, settings.input_shift)
 
-    def finish(self, settings: FixedPoint) -> FpcFinish:
-        """Return the finish in integers."""
+    def epilogue(self, settings: FixedPoint) -> FpcEpilogue:
+        """Return the epilogue in integers."""
         bias = self._whole_bias(settings).detach().cpu().numpy().astype(np.int64)
         low = settings.output_zero_point if self.relu else -128
-        return FpcFinish(bias, self._scale(settings).cpu().numpy(), settings.output_zero_point, low, 127)
+        return FpcEpilogue(bias, self._scale(settings).cpu().numpy(), settings.output_zero_point, low, 127)
 
     def _forward_fixed(self, values: torch.Tensor, settings: FixedPoint) -> torch.Tensor:
         if values.dtype != torch.float32:

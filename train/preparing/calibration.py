@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from ...golden.numerics.fpc import MOST_FINISH_SHIFT, MOST_INPUT_SHIFT, VALUE_BITS
+from ...golden.numerics.fpc import MOST_EPILOGUE_SHIFT, MOST_INPUT_SHIFT, VALUE_BITS
 from ..layers.fixed_point import FixedPoint, Ranges
 from ..layers.layer import FastPointwiseConv2d
 
@@ -81,7 +81,7 @@ def fixed_point(name: str, layer: FastPointwiseConv2d, ranges: Ranges) -> FixedP
     needed = _scale(ranges.output)
     after = max(math.ceil(math.log2(needed / input_scale)), -shift)
     # The result's scale is the input's times 2**after, and a shift of input_shift + after bits.
-    shift = min(shift, MOST_FINISH_SHIFT - after)
+    shift = min(shift, MOST_EPILOGUE_SHIFT - after)
     is_shift = shift >= 0 and bool((layer.gain == 1).all())
     output_scale = input_scale * 2.0**after if is_shift else needed
     output_zero = -128 if layer.relu else _zero_point(ranges.output, output_scale)

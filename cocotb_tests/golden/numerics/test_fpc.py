@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cocotb_tests.support.networks.butterflies import patterns, random_finish, random_stages
+from cocotb_tests.support.networks.butterflies import patterns, random_epilogue, random_stages
 from lutterfly.golden.numerics.butterfly import Direction, Pattern
 from lutterfly.golden.numerics.fpc import (
-    FpcFinish,
+    FpcEpilogue,
     Stages,
     dense_matrix,
     enter,
@@ -93,7 +93,7 @@ def plain_stage(stages: Stages, stage: int, values: list[Fraction]) -> list[Frac
     return result
 
 
-def plain(codes: list[int], zero_point: int, stages: Stages, finish: FpcFinish) -> list[int]:
+def plain(codes: list[int], zero_point: int, stages: Stages, epilogue: FpcEpilogue) -> list[int]:
     """A pixel, as the documentation says it, with Python's exact numbers; its ``round`` takes halves to even."""
     pattern = stages.pattern
     values = [Fraction((code - zero_point) * 2**stages.input_shift) for code in codes]
@@ -104,9 +104,9 @@ def plain(codes: list[int], zero_point: int, stages: Stages, finish: FpcFinish) 
         totals = [round(total) + sum(other[index] for other in skipped) for index, total in enumerate(sums)]
         entering.append([Fraction(min(max(total, -32768), 32767)) for total in totals])
     result = []
-    for value, bias, scale in zip(entering[-1], finish.bias.tolist(), finish.scale, strict=False):
+    for value, bias, scale in zip(entering[-1], epilogue.bias.tolist(), epilogue.scale, strict=False):
         product = np.float32(float(value) + bias) * scale
-        result.append(min(max(round(float(product)) + finish.zero_point, finish.low), finish.high))
+        result.append(min(max(round(float(product)) + epilogue.zero_point, epilogue.low), epilogue.high))
     return result
 
 
@@ -114,12 +114,12 @@ def plain(codes: list[int], zero_point: int, stages: Stages, finish: FpcFinish) 
 @given(patterns(), st.integers(0, 1 << 20), st.booleans())
 def test_every_code_is_that_of_plain_loops(pattern: Pattern, seed: int, extreme: bool):
     rng = np.random.default_rng(seed)
-    stages, finish = random_stages(pattern, seed, extreme=extreme), random_finish(pattern.outputs, seed)
+    stages, epilogue = random_stages(pattern, seed, extreme=extreme), random_epilogue(pattern.outputs, seed)
     codes = rng.integers(-128, 128, (2, 3, pattern.inputs)).astype(np.int8)
     zero_point = int(rng.choice([-128, 127, 0, 5]))
-    result = fast_pointwise(codes, zero_point, stages, finish)
+    result = fast_pointwise(codes, zero_point, stages, epilogue)
     assert result.dtype == np.int8
-    wanted = [[plain(pixel, zero_point, stages, finish) for pixel in row] for row in codes.tolist()]
+    wanted = [[plain(pixel, zero_point, stages, epilogue) for pixel in row] for row in codes.tolist()]
     assert result.tolist() == wanted
 
 
@@ -174,19 +174,19 @@ def test_a_shift_gives_what_requantisation_gives(shift: int):
     """On every value there is, with the biases that go furthest."""
     values = np.arange(-(1 << 15), 1 << 15).astype(np.int16)[:, np.newaxis].repeat(5, axis=1)
     for zero_point, low, high in ((0, -128, 127), (-128, -128, 127), (127, -7, 127), (3, 3, 100)):
-        finish = FpcFinish(
+        epilogue = FpcEpilogue(
             np.array([-32768, 32767, 0, 1, -3]), np.full(5, 2.0**-shift, np.float32), zero_point, low, high
         )
-        assert finish.shift == shift
-        np.testing.assert_array_equal(shift_values(values, finish), requantise_values(values, finish))
+        assert epilogue.shift == shift
+        np.testing.assert_array_equal(shift_values(values, epilogue), requantise_values(values, epilogue))
 
 
 @pytest.mark.parametrize("scale", [[0.25, 0.5], [0.3, 0.3], [2.0, 2.0], [2.0**-8, 2.0**-8]])
 def test_other_scales_have_no_shift(scale: list[float]):
-    finish = FpcFinish(np.zeros(2, np.int16), np.array(scale, np.float32), 0)
-    assert finish.shift is None
+    epilogue = FpcEpilogue(np.zeros(2, np.int16), np.array(scale, np.float32), 0)
+    assert epilogue.shift is None
     with pytest.raises(ValueError, match=r"^scale must be 2\*\*-k for all channels, k from 0 to 7, not from"):
-        shift_values(np.zeros(2, np.int16), finish)
+        shift_values(np.zeros(2, np.int16), epilogue)
 
 
 def test_float32_computes_the_same():
@@ -200,11 +200,11 @@ def test_float32_computes_the_same():
 def test_every_code_in_float32_is_that_in_integers(pattern: Pattern, seed: int, extreme: bool, pixels: int):
     """Of one pixel, of some, and of more than are computed at a time."""
     rng = np.random.default_rng(seed)
-    stages, finish = random_stages(pattern, seed, extreme=extreme), random_finish(pattern.outputs, seed)
+    stages, epilogue = random_stages(pattern, seed, extreme=extreme), random_epilogue(pattern.outputs, seed)
     codes = rng.integers(-128, 128, (1, pixels, pattern.inputs)).astype(np.int8)
     zero_point = int(rng.choice([-128, 127, 0, 5]))
-    wanted = fast_pointwise(codes, zero_point, stages, finish)
-    np.testing.assert_array_equal(fast_pointwise_float(codes, zero_point, stages, finish), wanted)
+    wanted = fast_pointwise(codes, zero_point, stages, epilogue)
+    np.testing.assert_array_equal(fast_pointwise_float(codes, zero_point, stages, epilogue), wanted)
 
 
 @pytest.mark.parametrize("growth", [0, 1])
@@ -212,13 +212,13 @@ def test_every_code_in_float32_is_that_in_integers(pattern: Pattern, seed: int, 
 def test_extremes_in_float32_saturate_as_integers(skips: list[tuple[int, int]], growth: int):
     """Products of the greatest factors, and as many skips at a stage as there are, of both signs."""
     pattern = Pattern.of(16, 16, "bottom-up", ["full"] * 4, skips)
-    finish = FpcFinish(np.array([-32768, 32767] * 8), np.full(16, 2.0**-9, np.float32), 1)
+    epilogue = FpcEpilogue(np.array([-32768, 32767] * 8), np.full(16, 2.0**-9, np.float32), 1)
     for own, cross in itertools.product([-128, -127, 127], repeat=2):
         weights = [(np.full(16, weight, np.int8),) * 4 for weight in (own, cross)]
         stages = Stages(pattern, *weights, (growth,) * 4, 7)
         codes = np.random.default_rng(0).choice(np.array([-128, 127], np.int8), (50, 16))
-        wanted = fast_pointwise(codes, 127, stages, finish)
-        np.testing.assert_array_equal(fast_pointwise_float(codes, 127, stages, finish), wanted)
+        wanted = fast_pointwise(codes, 127, stages, epilogue)
+        np.testing.assert_array_equal(fast_pointwise_float(codes, 127, stages, epilogue), wanted)
 
 
 def made(**changed: object) -> Callable[[], Stages]:
@@ -252,23 +252,27 @@ def weights(*arrays: list) -> tuple[np.ndarray, ...]:
         (made(growth_shifts=(0, 2)), ValueError, "growth_shifts[1] must be 0 or 1, not 2"),
         (made(input_shift=8), ValueError, "input_shift must be between 0 and 7, not 8"),
         (
-            lambda: FpcFinish(np.array([32768]), np.ones(1, np.float32), 0),
+            lambda: FpcEpilogue(np.array([32768]), np.ones(1, np.float32), 0),
             ValueError,
             "bias must be between -32768 and 32767, not 32768",
         ),
         (
-            lambda: FpcFinish(np.zeros(2, np.int16), np.ones(3, np.float32), 0),
+            lambda: FpcEpilogue(np.zeros(2, np.int16), np.ones(3, np.float32), 0),
             ValueError,
             "bias must have the shape of multiplier (3,), not (2,)",
         ),
-        (lambda: FpcFinish(np.zeros(1, np.int16), np.ones(1), 0), TypeError, "multiplier must be float32, not float64"),
         (
-            lambda: fast_pointwise(np.zeros(4, np.int8), 0, made()(), random_finish(4, 0)),
+            lambda: FpcEpilogue(np.zeros(1, np.int16), np.ones(1), 0),
+            TypeError,
+            "multiplier must be float32, not float64",
+        ),
+        (
+            lambda: fast_pointwise(np.zeros(4, np.int8), 0, made()(), random_epilogue(4, 0)),
             ValueError,
             "codes must have 3 channels, not the shape (4,)",
         ),
         (
-            lambda: fast_pointwise(np.zeros(3, np.int8), 0, made()(), random_finish(3, 0)),
+            lambda: fast_pointwise(np.zeros(3, np.int8), 0, made()(), random_epilogue(3, 0)),
             ValueError,
             "bias must be of 4 outputs, not 3",
         ),

@@ -16,7 +16,7 @@ from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.isa import COMPUTE
 from lutterfly.golden.machine.write_back import WriteBacks
 from lutterfly.golden.presets import PRESETS
-from lutterfly.golden.timing.latencies import backlog_limit, finish_latency, result_latency
+from lutterfly.golden.timing.latencies import backlog_limit, epilogue_latency, result_latency
 from lutterfly.golden.timing.write_back import Timeline, lead
 
 TINY = PRESETS["tiny"]
@@ -133,7 +133,7 @@ def test_what_is_late_enough_stays_so_whatever_is_delayed(name: str, seed: int, 
 
 
 def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
-    config, finish = PRESETS["ecp5-85k"], finish_latency(PRESETS["ecp5-85k"])
+    config, epilogue = PRESETS["ecp5-85k"], epilogue_latency(PRESETS["ecp5-85k"])
     over = dataclasses.replace(config, hands_over=True)
     same, other, burst = command(MAC), command(ADD), command(FPC)
     for one in (config, over):
@@ -142,8 +142,8 @@ def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
         assert lead(one, other, same, after=True) == lead(one, burst, burst, after=True) == 0
     for one, before in ((other, same), (burst, burst), (burst, same), (same, burst)):
         assert lead(config, one, before, after=False) == 0
-        assert lead(over, one, before, after=False) == finish
-    assert 0 < finish < result_latency(over, same)
+        assert lead(over, one, before, after=False) == epilogue
+    assert 0 < epilogue < result_latency(over, same)
 
 
 @pytest.mark.parametrize("further", range(5))
@@ -154,7 +154,7 @@ def test_a_command_waits_for_the_chains_of_the_one_before_where_its_first_result
     chains = command(DEPTHWISE, steps=9, further=further)
     for steps in range(1, 8):
         ahead = lead(config, command(DEPTHWISE, steps=steps), chains, after=False)
-        assert ahead == (None if steps > further else finish_latency(config))
+        assert ahead == (None if steps > further else epilogue_latency(config))
 
 
 def test_bytes_land_with_their_window() -> None:

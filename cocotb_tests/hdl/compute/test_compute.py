@@ -45,7 +45,7 @@ CONFIGS = {name: PRESETS[name] for name in ("tiny", "ecp5-85k")} | {
         engines=PRESETS["tiny"].engines.having(WINOGRAD, WinogradConfig()),
         hands_over=True,
     ),
-    # Bursts with a finish of their own between all other engines.
+    # Bursts with an epilogue of their own between all other engines.
     "bursts, hand over": dataclasses.replace(FPC_CONFIGS["bottom-up"], hands_over=True),
 }
 CONFIGS |= FPC_CONFIGS | {

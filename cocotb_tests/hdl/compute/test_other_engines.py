@@ -103,11 +103,12 @@ async def every_engine_of_the_configuration(dut) -> None:
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(1)
     scenario = random_scenario(config, rng, 80)
     assert {command["engine"] for command in scenario.commands} == set(config.engines)
-    # Finishes that are chosen: all that there are.
+    # Epilogues that are chosen: all that there are.
     chosen = {
-        (command["engine"], SPECIFICATIONS[command["engine"]].finish_of(command).name) for command in scenario.commands
+        (command["engine"], SPECIFICATIONS[command["engine"]].epilogue_of(command).name)
+        for command in scenario.commands
     }
-    assert chosen == {(code, finish.name) for code in config.engines for finish in SPECIFICATIONS[code].finishes}
+    assert chosen == {(code, epilogue.name) for code in config.engines for epilogue in SPECIFICATIONS[code].epilogues}
     bench = ComputeBench(dut, config)
     await bench.start()
     await bench.fill(scenario)

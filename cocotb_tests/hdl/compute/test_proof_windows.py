@@ -1,6 +1,6 @@
 """Windows, proved: which steps come to the gate, and when, whatever the commands are.
 
-The proof of Foresight with Results takes it from here: results of a burst arrive one each cycle, because its steps are
+The proof of IssueGate with Results takes it from here: results of a burst arrive one each cycle, because its steps are
 issued so; the gate is asked at its first step; it is told of all groups and of the pause; and it is asked to wait where
 a command depends on those before it, the engine changes, a command of bursts begins, or the first result of a command
 could come among those of the window before. Where engines hand over, it is told of the latter three instead.
@@ -33,8 +33,8 @@ from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.engines.winograd import MOST_GROUPS
 from lutterfly.golden.numerics.winograd import GROUP
 from lutterfly.golden.timing.latencies import LOOKAHEAD, backlog_limit, burst_results, window_results
-from lutterfly.hdl.compute import foresight, intake, windows
-from lutterfly.hdl.compute.foresight import foreseen_limit
+from lutterfly.hdl.compute import intake, issue_gate, windows
+from lutterfly.hdl.compute.issue_gate import foreseen_limit
 from lutterfly.hdl.engines.engine import is_whole
 from lutterfly.hdl.parts.isa import EngineCommand
 
@@ -150,7 +150,7 @@ class WindowsProof(Proof):
         output, within_burst = unit.lookahead.output, row.is_burst[0] & ~row.begins_window[0]
         m.d.comb += [
             # The steps of a burst follow one another.
-            Assert(~within_burst | output.valid & (output.ready | unit.foresight.halt)),
+            Assert(~within_burst | output.valid & (output.ready | unit.issue_gate.halt)),
             Assert(~output.valid | self._is_right(output.payload.foreseen, row, Const(0))),
             # What a step says was there in the cycle before, unless it is its command's first one: see ColumnHop.
             Assert(row.begins_command[0] | output.valid),
@@ -278,7 +278,7 @@ class WindowsProof(Proof):
         A window has at least as many steps as cycles of results, the pause of its command included. So the backlog,
         which is zero where the engine begins, is never above the cycles of the largest window.
         """
-        gate, output, shortest, most = inside(unit.foresight), unit.lookahead.output, GROUP, MOST_GROUPS + 1
+        gate, output, shortest, most = inside(unit.issue_gate), unit.lookahead.output, GROUP, MOST_GROUPS + 1
         limit = backlog_limit(self.config, WINOGRAD)
         # Steps since the last one that ended a window, up to two groups, in front of each place.
         since = [Signal(range(2 * GROUP + 1), name=f"since_{place}") for place in range(LENGTH + 1)]
@@ -318,7 +318,7 @@ class WindowsProof(Proof):
             Assert(~gate.handed | (gate.backlog == 0)),
             *(Assert(above == (gate.backlog > bound)) for bound, above in gate.full.items()),
             Assert(~row.was_several[0] | (gate.backlog == 0) | (gate.backlog + since[0] <= most)),
-            Assert(~within | output.valid & (output.ready | unit.foresight.halt)),
+            Assert(~within | output.valid & (output.ready | unit.issue_gate.halt)),
             Cover(unit.issue & within & row.ends_window[0] & row.is_long[0] & (foreseen.work == most)),
             Cover(unit.issue & within & row.ends_window[0] & ~row.is_long[0] & (gate.backlog != 0)),
         ]
@@ -446,12 +446,12 @@ _SHOWN_BY = {"comes_too_early": "chains", "legal_for_engine": "neighbours", "~ha
             for change in [
                 (windows, _WALK, f"{_WALK} & ~lookahead.input.valid"),
                 (
-                    foresight,
+                    issue_gate,
                     "Cat(Const((1 << lane_bits) - 1, lane_bits), begins)",
                     "Const((1 << lane_bits) - 1, lane_bits)",
                 ),
                 (
-                    foresight,
+                    issue_gate,
                     "Cat(Const((1 << all_bits) - 1, all_bits), begins)",
                     "Const((1 << all_bits) - 1, all_bits)",
                 ),
@@ -466,7 +466,7 @@ _SHOWN_BY = {"comes_too_early": "chains", "legal_for_engine": "neighbours", "~ha
                 (intake, "            command.lanes <= limit,\n", ""),
                 # Windows of WINOGRAD whose results hold steps of the next ones back, or wait behind another engine's.
                 (intake, "            legal_for_engine,\n", ""),
-                (foresight, "waits |= step.changes & ~handed", "waits |= step.changes & 0"),
+                (issue_gate, "waits |= step.changes & ~handed", "waits |= step.changes & 0"),
             ]
         ),
     ],
@@ -475,7 +475,7 @@ def test_what_breaks_it_is_found(module: ModuleType, old: str, new: str, tmp_pat
     changed = broken(module, old, new)
     if module is not windows:
         part, changed = changed, broken(windows, _WALK, _WALK)
-        for name in ("Intake", "Foresight", "window_work"):
+        for name in ("Intake", "IssueGate", "window_work"):
             if name in module.__all__:
                 setattr(changed, name, getattr(part, name))
     name = next((name for text, name in _SHOWN_BY.items() if text in old), "two, hands over")

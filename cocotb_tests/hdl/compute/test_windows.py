@@ -107,7 +107,7 @@ def entries_of(scenario: Scenario) -> np.ndarray:
 def results_of(command: dict[str, int], config: Config) -> list[list[int]]:
     """Of every window in order, the groups of each of its results."""
     tiles, lanes = windows.lane_counts(command), config.array.lanes
-    width = SPECIFICATIONS[command["engine"]].finish_of(command).at_once(config)
+    width = SPECIFICATIONS[command["engine"]].epilogue_of(command).at_once(config)
     shape = [1, 1, 1]
     shape[windows.tile_axis(command)] = -1
     counts = np.broadcast_to(tiles.reshape(shape), [command[name] for name in ("outer", "middle", "inner")])

@@ -18,7 +18,7 @@ from lutterfly.golden.numerics.addition import add_words
 from lutterfly.golden.numerics.requant import SUM_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.add import AddTables
-from lutterfly.hdl.engines.engine import finish_settings_layout
+from lutterfly.hdl.engines.engine import epilogue_settings_layout
 from lutterfly.hdl.parts.device import RAM_LATENCY
 
 LIMIT = 1 << ENTRY_BITS - 1
@@ -42,7 +42,7 @@ async def looks_up(dut) -> None:
     lanes = config.array.requant_lanes
     tables = rng.integers(-LIMIT, LIMIT, (config.engines[ADD].tables, 2, ENTRIES // 2))
     await start(dut, {"write__en": 0, "settings": 0})
-    settings = finish_settings_layout(ADD)
+    settings = epilogue_settings_layout(ADD)
     for address, value in enumerate(tables.reshape(-1)):
         inputs = {"write__en": 1, "write__addr": address, "write__data": int(value) & 2 * LIMIT - 1}
         await cycle(dut, inputs)

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""What the requantiser adds: accumulator and bias, or what the chosen finish makes of them, all in the same cycle."""
+"""What the requantiser adds: accumulator and bias, or what the chosen epilogue makes of them, all in the same cycle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.benches.streams import pack, unpack
 from lutterfly.golden.config import Config
 from lutterfly.golden.engines import ADD, MAC, EngineConfigs
-from lutterfly.golden.engines.specification import Finish
+from lutterfly.golden.engines.specification import Epilogue
 from lutterfly.golden.numerics.requant import SUM_FRACTION_BITS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import addends_latency
@@ -26,12 +26,12 @@ from lutterfly.hdl.engines.engine import (
     AddendsComponent,
     addend_of,
     addends_layout,
-    built_finishes,
-    finish_flag,
-    finish_settings_layout,
+    built_epilogues,
+    epilogue_flag,
+    epilogue_settings_layout,
 )
 from lutterfly.hdl.parts.pipeline import delay
-from lutterfly.hdl.results.finishing import Addends
+from lutterfly.hdl.results.epilogues import Addends
 from lutterfly.hdl.results.group_walk import settings_layout
 
 CONFIGS: dict[str, Config] = {
@@ -41,15 +41,15 @@ CONFIGS: dict[str, Config] = {
 
 
 class Swapped(AddendsComponent):
-    """A finish that is faster than the slowest one, and gives the bias and the inverted accumulator."""
+    """An epilogue that is faster than the slowest one, and gives the bias and the inverted accumulator."""
 
-    finish: ClassVar = Finish(name="swap", codes=lambda totals, parameters, command: totals, addends_latency=1)
+    epilogue: ClassVar = Epilogue(name="swap", codes=lambda totals, parameters, command: totals, addends_latency=1)
 
     def __init__(self, config: Config):
         self.config = config
         words = Addends(config, {}).signature.members["accumulators"].shape
         members = {"accumulators": In(words), "biases": In(words), "addends": Out(addends_layout(config))}
-        super().__init__({"settings": In(finish_settings_layout(ADD)), **members})
+        super().__init__({"settings": In(epilogue_settings_layout(ADD)), **members})
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -60,15 +60,15 @@ class Swapped(AddendsComponent):
 
 
 def flags_of(config: Config) -> list[str]:
-    return [finish_flag(*built) for built in built_finishes(config)]
+    return [epilogue_flag(*built) for built in built_epilogues(config)]
 
 
 class Joined(wiring.Component):
-    """The addends beside the finish."""
+    """The addends beside the epilogue."""
 
     def __init__(self, config: Config):
-        self.finishes = {flag: Swapped(config) for flag in flags_of(config)}
-        self.addends = Addends(config, self.finishes)
+        self.epilogues = {flag: Swapped(config) for flag in flags_of(config)}
+        self.addends = Addends(config, self.epilogues)
         super().__init__(
             {
                 **{
@@ -82,7 +82,7 @@ class Joined(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.submodules.inner = self.addends
-        m.submodules += self.finishes.values()
+        m.submodules += self.epilogues.values()
         m.d.comb += [
             *(getattr(self.addends, name).eq(getattr(self, name)) for name in ("settings", "accumulators", "biases")),
         ]

@@ -14,7 +14,7 @@ from cocotb_tests.support.benches.clocking import cycle, start
 from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import RESULT_WINDOWS, result_windows
-from lutterfly.hdl.engines.engine import has_whole_finish
+from lutterfly.hdl.engines.engine import has_whole_epilogue
 from lutterfly.hdl.results.results import GROUP_LATENCY, ResultFifo
 
 
@@ -30,7 +30,7 @@ class Bench:
         self.dut = dut
         self.config, self.rng = PRESETS[os.environ["PRESET"]], np.random.default_rng(4)
         self.lanes, self.width = self.config.array.lanes, self.config.array.requant_lanes
-        self.names = ["overflows", "accumulators", *(["values"] if has_whole_finish(self.config) else [])]
+        self.names = ["overflows", "accumulators", *(["values"] if has_whole_epilogue(self.config) else [])]
         self.waiting: list[tuple[np.ndarray, bool]] = []
         self.group = 0
         #: What comes out, by its cycle: accumulators of a group, and the low bits of all lanes.

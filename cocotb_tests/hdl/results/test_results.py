@@ -25,7 +25,7 @@ from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import RESULT_WINDOWS, backlog_limit, result_windows, window_results
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.engine import has_whole_finish
+from lutterfly.hdl.engines.engine import has_whole_epilogue
 from lutterfly.hdl.parts.isa import ErrorReport, command_shape
 from lutterfly.hdl.results.group_walk import GroupTarget, settings_layout
 from lutterfly.hdl.results.results import RESULTS_LATENCY, Results
@@ -51,7 +51,7 @@ def test_results(simulate, name: str) -> None:
 def test_bursts_must_be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     Results(PRESETS["ecp5-85k"])
     monkeypatch.setattr(COMPONENTS[FPC], "is_narrow", False)
-    with pytest.raises(ValueError, match="FPC must have narrow results: it has bursts, or a whole finish"):
+    with pytest.raises(ValueError, match="FPC must have narrow results: it has bursts, or a whole epilogue"):
         Results(PRESETS["ecp5-85k"])
 
 
@@ -62,7 +62,7 @@ class Bench:
         self.dut = dut
         self.config = CONFIGS[os.environ["CONFIG"]]
         self.lanes, self.width = self.config.array.lanes, self.config.array.requant_lanes
-        self.has_whole = has_whole_finish(self.config)
+        self.has_whole = has_whole_epilogue(self.config)
         self.rng = np.random.default_rng(8)
         self.groups: list[tuple] = []
         self.errors: list[dict[str, int]] = []

@@ -14,7 +14,7 @@ from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.parts.device import RAM_LATENCY
-from lutterfly.hdl.results.finishing import TransferTables
+from lutterfly.hdl.results.epilogues import TransferTables
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)

@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.butterflies import random_finish, random_stages
+from cocotb_tests.support.networks.butterflies import random_epilogue, random_stages
 from cocotb_tests.support.quantised.graphs import BinaryGraphMaker, GraphMaker, random_window
 from lutterfly.golden.numerics.butterfly import Pattern
 from lutterfly.golden.presets import PRESETS
@@ -16,7 +16,7 @@ from lutterfly.host.frontend import describe
 from lutterfly.host.graph import (
     AveragePool,
     ChannelRule,
-    CodeFinish,
+    CodeEpilogue,
     Convolution,
     FastPointwiseConvolution,
     Graph,
@@ -36,14 +36,14 @@ def kinds(graph: Graph) -> list[str]:
 
 def fast(maker: GraphMaker, source: str) -> str:
     """A fast pointwise convolution from 8 channels to 6."""
-    pattern, finish = Pattern.of(8, 6), random_finish(6, 1)
-    codes = CodeFinish(finish.low, finish.high)
+    pattern, epilogue = Pattern.of(8, 6), random_epilogue(6, 1)
+    codes = CodeEpilogue(epilogue.low, epilogue.high)
     stages, name = random_stages(pattern, 1), f"t{len(maker.graph.layers)}"
     layer = FastPointwiseConvolution(
-        f"fast_{name}", (source,), name, stages, finish.bias, finish.scale, 3, finish.zero_point, finish=codes
+        f"fast_{name}", (source,), name, stages, epilogue.bias, epilogue.scale, 3, epilogue.zero_point, epilogue=codes
     )
     maker.graph.layers.append(layer)
-    return maker._tensor(name, (*maker.graph.tensors[source].shape[:2], 6), finish.zero_point)
+    return maker._tensor(name, (*maker.graph.tensors[source].shape[:2], 6), epilogue.zero_point)
 
 
 def every_kind() -> Graph:
@@ -119,7 +119,7 @@ def test_multiply_accumulates_are_those_of_every_pixel() -> None:
 def product(kind: type[ProductLayer], window: Window, zero_point: int) -> ProductLayer:
     """Averages of three channels as a layer of their own, or as the convolution that they are not."""
     scale = np.float32(1 / 9)
-    given = {"window": window, "finish": CodeFinish(-100, 90)}
+    given = {"window": window, "epilogue": CodeEpilogue(-100, 90)}
     if kind is Convolution:
         weights, bias = np.ones((3, *window.kernel, 1), np.int8), np.zeros(3, np.int32)
         layer = Convolution("layer", ("x",), "y", weights, bias, np.full(3, scale), 3, **given)
@@ -203,7 +203,7 @@ def test_maxima_along_the_columns_then_along_the_rows_are_the_same(seed: int) ->
     np.testing.assert_array_equal(found[layer.output], wanted[layer.output])
 
 
-def test_a_table_after_a_layer_becomes_part_of_its_finish() -> None:
+def test_a_table_after_a_layer_becomes_part_of_its_epilogue() -> None:
     maker = GraphMaker((4, 4, 3))
     first, second = maker.table(), maker.table()
     maker.convolution("x", 3, SAME)
@@ -215,7 +215,7 @@ def test_a_table_after_a_layer_becomes_part_of_its_finish() -> None:
     np.testing.assert_array_equal(twice.table, second[first.astype(np.int64) + 128])
     signs = once.with_table("signs", None)
     assert signs.table is first
-    assert (twice.finish.low, twice.finish.high) == (layer.finish.low, layer.finish.high)
+    assert (twice.epilogue.low, twice.epilogue.high) == (layer.epilogue.low, layer.epilogue.high)
 
 
 def test_a_table_after_a_table_has_nothing_in_between() -> None:
@@ -228,10 +228,10 @@ def test_a_table_after_a_table_has_nothing_in_between() -> None:
 
 
 @pytest.mark.parametrize("kind", ["concat", "slice"])
-def test_what_has_no_finish_takes_no_table(kind: str) -> None:
+def test_what_has_no_epilogue_takes_no_table(kind: str) -> None:
     maker = GraphMaker((4, 4, 3))
     name = maker.concat("x", "x", tables=False) if kind == "concat" else maker.slice("x", 1, 2)
     layer = maker.graph.layers[0]
-    assert layer.finish is None
-    with pytest.raises(TypeError, match=f"^{layer.name}: layer must have a finish to take a table, not be a "):
+    assert layer.epilogue is None
+    with pytest.raises(TypeError, match=f"^{layer.name}: layer must have an epilogue to take a table, not be a "):
         layer.with_table(f"{name} after", maker.table())

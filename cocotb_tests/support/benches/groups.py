@@ -12,7 +12,7 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import SPECIFICATIONS, find_engine
 from lutterfly.golden.numerics import windows
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.engine import built_finishes, finish_fields, finish_flag
+from lutterfly.hdl.engines.engine import built_epilogues, epilogue_fields, epilogue_flag
 
 _SETTINGS = ("zero_point", "low", "high", "table_enable", "table")
 
@@ -54,13 +54,13 @@ def has_wide_results(command: dict[str, int]) -> bool:
 
 def group_lanes(command: dict[str, int], config: Config) -> int:
     """Lanes of a group."""
-    return SPECIFICATIONS[command["engine"]].finish_of(command).at_once(config)
+    return SPECIFICATIONS[command["engine"]].epilogue_of(command).at_once(config)
 
 
 def groups_of(number: int, command: dict[str, int], config: Config) -> Iterator[Group]:
     """The groups of a command, the ``number``-th one of its queue."""
     lanes = group_lanes(command, config)
-    chosen = SPECIFICATIONS[command["engine"]].finish_of(command)
+    chosen = SPECIFICATIONS[command["engine"]].epilogue_of(command)
     columns = lanes if chosen.is_whole else config.array.columns
     settings = _settings_of(command, config)
     offsets = np.array(SPECIFICATIONS[command["engine"]].issue.result_offsets(command))
@@ -99,8 +99,8 @@ def _settings_of(command: dict[str, int], config: Config) -> dict[str, Any]:
     # Fields of other engines are what they make of the argument.
     formats = {engine.name.lower(): engine.format for engine in config.engines}
     encoded = formats[find_engine(command["engine"]).name.lower()].encode(**command)
-    own = finish_fields(config.engines)["fields"].members
-    chosen = SPECIFICATIONS[command["engine"]].finish_of(command)
+    own = epilogue_fields(config.engines)["fields"].members
+    chosen = SPECIFICATIONS[command["engine"]].epilogue_of(command)
     return {
         **{name: command[name] for name in _SETTINGS},
         "fields": {
@@ -108,7 +108,7 @@ def _settings_of(command: dict[str, int], config: Config) -> dict[str, Any]:
             for name, layout in own.items()
         },
         **{
-            finish_flag(engine, finish): int(command["engine"] == engine.engine and chosen is finish)
-            for engine, finish in built_finishes(config)
+            epilogue_flag(engine, epilogue): int(command["engine"] == engine.engine and chosen is epilogue)
+            for engine, epilogue in built_epilogues(config)
         },
     }

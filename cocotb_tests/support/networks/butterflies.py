@@ -18,7 +18,7 @@ from lutterfly.golden.engines import DEPTHWISE, ENGINES, FPC, MAC, MAXIMUM, WINO
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.fpc import FpcConfig
 from lutterfly.golden.numerics.butterfly import Density, Direction, Pattern, count_stages
-from lutterfly.golden.numerics.fpc import UNIT_WEIGHT, FpcFinish, Stages
+from lutterfly.golden.numerics.fpc import UNIT_WEIGHT, FpcEpilogue, Stages
 from lutterfly.golden.presets import DEFAULT_PRESET, PRESETS
 from lutterfly.host.model.functions.fpc_function import add_function, make_function
 from lutterfly.host.model.functions.onnx_function import DOMAIN
@@ -60,13 +60,13 @@ def smaller_pattern(hardware: Pattern, rng: np.random.Generator) -> Pattern:
     )
 
 
-def random_finish(outputs: int, seed: int, *, shift: int | None = None) -> FpcFinish:
+def random_epilogue(outputs: int, seed: int, *, shift: int | None = None) -> FpcEpilogue:
     """Any bias; scales that use the whole range of codes, or ``2**-shift``."""
     rng = np.random.default_rng(seed)
     scale = np.exp(rng.uniform(-6, -2, outputs)) if shift is None else np.full(outputs, 2.0**-shift)
     low, high = sorted(rng.choice([-128, 127, *rng.integers(-128, 128, 3)], 2, replace=False).tolist())
     bias = rng.integers(-(1 << 15), 1 << 15, outputs) if seed % 2 else rng.integers(-300, 300, outputs)
-    return FpcFinish(bias, scale.astype(np.float32), int(rng.integers(-128, 128)), low, high)
+    return FpcEpilogue(bias, scale.astype(np.float32), int(rng.integers(-128, 128)), low, high)
 
 
 def rotating_stages(pattern: Pattern, seed: int, *, input_shift: int = 5) -> Stages:
@@ -100,10 +100,10 @@ def with_fast_pointwise(model: onnx.ModelProto, direction: str = "bottom-up", *,
         pattern = Pattern.of(inputs, outputs, direction)
         bias = np.random.default_rng(seed + number).integers(-500, 500, outputs)
         zero_point, result_zero_point = (int(values[node.input[at]].item()) for at in (2, 7))
-        finish = FpcFinish(bias, np.full(outputs, 2.0**-3, np.float32), result_zero_point, -128, 127)
+        epilogue = FpcEpilogue(bias, np.full(outputs, 2.0**-3, np.float32), result_zero_point, -128, 127)
         function = make_function(
             rotating_stages(pattern, seed + number),
-            finish,
+            epilogue,
             zero_point,
             name=f"FastPointwiseConv_{number}",
             opset=opset,
@@ -158,9 +158,9 @@ class Network:
         self, source: str, pattern: Pattern, *, zero_point: int = 3, spatial: int = 2, seed: int = 0, **known: object
     ) -> str:
         stages = known.get("stages") or random_stages(pattern, seed)
-        finish = known.get("finish") or random_finish(pattern.outputs, seed)
+        epilogue = known.get("epilogue") or random_epilogue(pattern.outputs, seed)
         name = f"FastPointwiseConv_{len(self.functions)}"
-        self.functions.append(make_function(stages, finish, zero_point, spatial=spatial, name=name, opset=self.opset))
+        self.functions.append(make_function(stages, epilogue, zero_point, spatial=spatial, name=name, opset=self.opset))
         return self.add(name, source, domain=DOMAIN)
 
     def convolution(
@@ -263,17 +263,17 @@ class _Drawn:
         if self.is_standard:
             densities, skips = None, []
         pattern = Pattern.of(last.channels, outputs, str(rng.choice(self.directions)), densities, skips)
-        finish = random_finish(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
-        if finish.shift is not None:
+        epilogue = random_epilogue(outputs, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
+        if epilogue.shift is not None:
             # Such a layer needs no requantiser; it may use all codes, as a layer of a network does.
-            finish = dataclasses.replace(finish, low=-128, high=127)
+            epilogue = dataclasses.replace(epilogue, low=-128, high=127)
         name = self.network.fast_pointwise(
             last.name,
             pattern,
             zero_point=_ZERO_POINT,
             spatial=spatial,
             stages=(random_stages if rng.integers(3) == 0 else rotating_stages)(pattern, seed),
-            finish=dataclasses.replace(finish, zero_point=_ZERO_POINT),
+            epilogue=dataclasses.replace(epilogue, zero_point=_ZERO_POINT),
         )
         return _Map(name, outputs, last.height, last.width)
 

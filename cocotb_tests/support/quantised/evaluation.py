@@ -52,14 +52,14 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
                 axis=-1,
             )
             acc = (acc + layer.bias).astype(np.int32)
-            target = graph.tensors[layer.finish.inner or layer.output].zero_point
+            target = graph.tensors[layer.epilogue.inner or layer.output].zero_point
             multiplier = layer.multiplier
             if isinstance(layer, AveragePool) and layer.multipliers:
                 counts = counts_inside(layer.window, tensors[layer.input].shape[:2])
                 multiplier = np.vectorize(layer.multipliers.get, otypes=[np.float32])(counts)[..., None]
             scaled = acc.astype(np.float32) * multiplier
             codes = (
-                np.rint(np.clip(scaled, layer.finish.low - target, layer.finish.high - target)).astype(np.int64)
+                np.rint(np.clip(scaled, layer.epilogue.low - target, layer.epilogue.high - target)).astype(np.int64)
                 + target
             ).astype(np.int8)
         elif isinstance(layer, Add):
@@ -68,7 +68,7 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
                 for name, table in zip(layer.inputs, (layer.first, layer.second), strict=True)
             )
             total = (first + second).astype(np.float32) * np.float32(2.0**-layer.fraction)
-            codes = np.clip(np.rint(total) + layer.offset, layer.finish.low, layer.finish.high).astype(np.int8)
+            codes = np.clip(np.rint(total) + layer.offset, layer.epilogue.low, layer.epilogue.high).astype(np.int8)
         elif isinstance(layer, ElementwiseProduct):
             differences = (
                 tensors[name].astype(np.int64) - zero_point
@@ -76,13 +76,13 @@ def evaluate_float(graph: Graph, inputs: dict[str, np.ndarray]) -> dict[str, np.
             )
             acc = (math.prod(differences) * 2**PRODUCT_FRACTION_BITS + layer.scaling.bias).astype(np.float32)
             rounded = np.rint(acc * layer.scaling.scale) + layer.scaling.zero_point
-            codes = np.clip(rounded, layer.finish.low, layer.finish.high).astype(np.int8)
+            codes = np.clip(rounded, layer.epilogue.low, layer.epilogue.high).astype(np.int8)
         elif isinstance(layer, MatrixProduct):
             # The inputs of an output are the elements of the second activation in an order of its own.
             matrix = tensors[layer.inputs[1]].astype(np.int64).reshape(-1)[layer.order]
-            target = graph.tensors[layer.finish.inner or layer.output].zero_point
+            target = graph.tensors[layer.epilogue.inner or layer.output].zero_point
             scaled = np.einsum("yxc,oc->yxo", codes.astype(np.int64), matrix).astype(np.float32) * layer.multiplier
-            codes = np.clip(np.rint(scaled) + target, layer.finish.low, layer.finish.high).astype(np.int8)
+            codes = np.clip(np.rint(scaled) + target, layer.epilogue.low, layer.epilogue.high).astype(np.int8)
         elif isinstance(layer, ElementwiseMaximum):
             codes = np.maximum(*(tensors[name] for name in layer.inputs))
         elif isinstance(layer, Concat):

@@ -17,7 +17,7 @@ from lutterfly.host.graph import (
     Add,
     AveragePool,
     BinaryConvolution,
-    CodeFinish,
+    CodeEpilogue,
     Concat,
     Convolution,
     ElementwiseProduct,
@@ -86,9 +86,9 @@ class GraphMaker:
             for codes in ([-128, min(-100, zero_point), zero_point], [zero_point, max(100, zero_point), 127])
         )
         name = self._name()
-        finish = CodeFinish(low, high)
+        epilogue = CodeEpilogue(low, high)
         if table:
-            finish = finish.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
+            epilogue = epilogue.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
         self.graph.layers.append(
             Convolution(
                 f"conv_{name}",
@@ -99,7 +99,7 @@ class GraphMaker:
                 multiplier,
                 groups,
                 window=window,
-                finish=finish,
+                epilogue=epilogue,
             )
         )
         return self._tensor(name, shape, int(self.rng.integers(-128, 128)) if table else zero_point)
@@ -128,7 +128,7 @@ class GraphMaker:
                 layer.inputs,
                 layer.output,
                 window=window,
-                finish=layer.finish,
+                epilogue=layer.epilogue,
                 channels=layer.groups,
                 scale=multipliers[max(counts)],
                 multipliers=multipliers if len(counts) > 1 else {},
@@ -142,11 +142,13 @@ class GraphMaker:
         unsigned = bool(self.rng.integers(2))
         *tables, fraction = sum_tables(tuple(self.rng.uniform(0.02, 0.1, 3)), zero_points, unsigned=unsigned)
         name, offset = self._name(), UNSIGNED_OFFSET if unsigned else 0
-        finish = CodeFinish(-120, 115)
+        epilogue = CodeEpilogue(-120, 115)
         if table:
             inner = self._tensor(f"{name}_requantised", tensors[first].shape, zero_points[2])
-            finish = finish.after(inner, self.table())
-        self.graph.layers.append(Add(f"add_{name}", (first, second), name, *tables, fraction, offset, finish=finish))
+            epilogue = epilogue.after(inner, self.table())
+        self.graph.layers.append(
+            Add(f"add_{name}", (first, second), name, *tables, fraction, offset, epilogue=epilogue)
+        )
         return self._tensor(name, tensors[first].shape, zero_points[2])
 
     def multiply(self, first: str, second: str, *, table: bool = False) -> str:
@@ -157,10 +159,12 @@ class GraphMaker:
             int(self.rng.integers(-9999, 9999)), np.float32(2.0**-21 * self.rng.uniform(0.3, 2)), 3
         )
         spread = (1, 1) if tensors[second].shape == shape else shape[:2]
-        name, finish = self._name(), CodeFinish(-120, 115)
+        name, epilogue = self._name(), CodeEpilogue(-120, 115)
         if table:
-            finish = finish.after(self._tensor(f"{name}_requantised", shape, 3), self.table())
-        layer = ElementwiseProduct(f"multiply_{name}", (first, second), name, points, scaling, spread, finish=finish)
+            epilogue = epilogue.after(self._tensor(f"{name}_requantised", shape, 3), self.table())
+        layer = ElementwiseProduct(
+            f"multiply_{name}", (first, second), name, points, scaling, spread, epilogue=epilogue
+        )
         self.graph.layers.append(layer)
         return self._tensor(name, shape, 3)
 
@@ -217,13 +221,13 @@ class GraphMaker:
     def max_pool(self, source: str, window: Window, *, table: bool = False) -> str:
         tensor = self.graph.tensors[source]
         name = self._name()
-        finish = CodeFinish(table=self.table() if table else None)
-        self.graph.layers.append(MaxPool(f"pool_{name}", (source,), name, window=window, finish=finish))
+        epilogue = CodeEpilogue(table=self.table() if table else None)
+        self.graph.layers.append(MaxPool(f"pool_{name}", (source,), name, window=window, epilogue=epilogue))
         return self._tensor(name, (*window.output_size(*tensor.shape[:2]), tensor.shape[2]), tensor.zero_point)
 
     def pointwise(self, source: str) -> str:
         name = self._name()
-        self.graph.layers.append(Pointwise(f"table_{name}", (source,), name, finish=CodeFinish(table=self.table())))
+        self.graph.layers.append(Pointwise(f"table_{name}", (source,), name, epilogue=CodeEpilogue(table=self.table())))
         return self._tensor(name, self.graph.tensors[source].shape, int(self.rng.integers(-128, 128)))
 
     def table(self) -> np.ndarray:
@@ -402,8 +406,8 @@ class BinaryGraphMaker(GraphMaker):
 
     def signs(self, source: str, *, table: bool = False) -> str:
         name = self._name()
-        finish = CodeFinish(table=self.table() if table else None)
-        self.graph.layers.append(Pointwise(f"signs_{name}", (source,), name, finish=finish))
+        epilogue = CodeEpilogue(table=self.table() if table else None)
+        self.graph.layers.append(Pointwise(f"signs_{name}", (source,), name, epilogue=epilogue))
         self._tensor(name, self.graph.tensors[source].shape, 0)
         return self.to_bits(name)
 
@@ -423,9 +427,9 @@ class BinaryGraphMaker(GraphMaker):
         else:
             # Some that are the same for all inputs.
             bias[self.rng.random(channels) < 0.05] = self.rng.choice([-(1 << 30), 1 << 30])
-        finish = CodeFinish()
+        epilogue = CodeEpilogue()
         if table:
-            finish = finish.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
+            epilogue = epilogue.after(self._tensor(f"{name}_requantised", shape, zero_point), self.table())
         self.graph.layers.append(
             BinaryConvolution(
                 f"binary_{name}",
@@ -435,7 +439,7 @@ class BinaryGraphMaker(GraphMaker):
                 bias,
                 multiplier,
                 window=window,
-                finish=finish,
+                epilogue=epilogue,
                 pad=pad,
             )
         )

@@ -105,8 +105,8 @@ class Copier(wiring.Component):
                 with m.If(bus.wready):
                     m.d.sync += beat.eq(beat + 1)
                     with m.If(bus.wlast):
-                        m.next = "FINISH"
-            with m.State("FINISH"):
+                        m.next = "EPILOGUE"
+            with m.State("EPILOGUE"):
                 m.d.comb += bus.bready.eq(1)
                 with m.If(bus.bvalid):
                     m.d.sync += [

@@ -1,8 +1,8 @@
-"""An engine that the project does not have: the least byte of each lane, with finishes of its own.
+"""An engine that the project does not have: the least byte of each lane, with epilogues of its own.
 
 All that there is of it stands in this file: a specification with its twin, a component, a lowering, and a line in each
 of the four tables (:func:`add_toy`). Its commands choose between the requantiser, addends of its own for the
-requantiser, and a whole finish.
+requantiser, and a whole epilogue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lutterfly.golden.engines.engine import Engine, EngineConfig
 from lutterfly.golden.engines.specification import (
     REQUANTISE,
     EngineSpecification,
-    Finish,
+    Epilogue,
     RandomWindow,
     TileWindows,
     clamp_of,
@@ -37,12 +37,12 @@ from lutterfly.hdl.engines.engine import (
     ACCUMULATOR_BITS,
     AddendsComponent,
     EngineComponent,
-    WholeFinishComponent,
+    WholeEpilogueComponent,
     addend_of,
     addends_layout,
     codes_layout,
     engine_members,
-    finish_settings_layout,
+    epilogue_settings_layout,
     values_layout,
 )
 from lutterfly.hdl.parts.pipeline import delay
@@ -74,8 +74,8 @@ def _flip(totals: np.ndarray, biases: np.ndarray, command: dict[str, int]) -> np
     return (totals ^ biases ^ command["mask"]).astype(np.int8)
 
 
-NEGATE = Finish(name="negate", codes=_negate, chosen=lambda command: command["negates"], addends_latency=1)
-FLIP = Finish(name="flip", codes=_flip, chosen=lambda command: command["flips"], is_whole=True, fields=("mask",))
+NEGATE = Epilogue(name="negate", codes=_negate, chosen=lambda command: command["negates"], addends_latency=1)
+FLIP = Epilogue(name="flip", codes=_flip, chosen=lambda command: command["flips"], is_whole=True, fields=("mask",))
 
 
 def _random_window(config: Config, rng: np.random.Generator, size: int) -> RandomWindow:
@@ -93,21 +93,21 @@ SPECIFICATION = EngineSpecification(
     totals=_totals,
     latency=lambda config, command: 1,
     random_window=_random_window,
-    finishes=(NEGATE, FLIP, REQUANTISE),
+    epilogues=(NEGATE, FLIP, REQUANTISE),
 )
 
 
 class Negate(AddendsComponent):
     """Give the negative accumulator and the bias."""
 
-    finish: ClassVar = NEGATE
+    epilogue: ClassVar = NEGATE
 
     def __init__(self, config: Config):
         self.lanes = config.array.requant_lanes
         words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
         super().__init__(
             {
-                "settings": In(finish_settings_layout(MINIMUM)),
+                "settings": In(epilogue_settings_layout(MINIMUM)),
                 "accumulators": In(words),
                 "biases": In(words),
                 "addends": Out(addends_layout(config)),
@@ -124,17 +124,17 @@ class Negate(AddendsComponent):
         return m
 
 
-class Flip(WholeFinishComponent):
+class Flip(WholeEpilogueComponent):
     """Flip the bits of a mask, and those that the biases have."""
 
-    finish: ClassVar = FLIP
+    epilogue: ClassVar = FLIP
     latency: ClassVar = 1
 
     def __init__(self, config: Config):
         self.lanes = config.array.lanes
         super().__init__(
             {
-                "settings": In(finish_settings_layout(MINIMUM)),
+                "settings": In(epilogue_settings_layout(MINIMUM)),
                 "values": In(values_layout(self.lanes)),
                 "biases": In(values_layout(self.lanes)),
                 "codes": Out(codes_layout(self.lanes)),
@@ -153,7 +153,7 @@ class Flip(WholeFinishComponent):
 class Minimum(EngineComponent):
     """Keep the least byte of each lane, one word per cycle, with a latency of one cycle."""
 
-    finishes: ClassVar = (Negate, Flip)
+    epilogues: ClassVar = (Negate, Flip)
     is_narrow: ClassVar = True
 
     def __init__(self, config: Config):
@@ -189,7 +189,7 @@ class MinPool(MaxPool):
 class MinimumOperation(LanewiseOperation):
     """A min pooling: reads and writes as a max pooling does."""
 
-    #: The whole finish of a MinPool flips all bits.
+    #: The whole epilogue of a MinPool flips all bits.
     own: ClassVar = {"engine": MINIMUM, "flips": 1, "mask": 0xFF}
 
     @property

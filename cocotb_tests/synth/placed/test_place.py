@@ -60,9 +60,9 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str
     """What nextpnr is told, which is not run: options, and the netlist, in which the floorplan leaves its seed."""
     runs = []
 
-    def run_tool(tool: str, options: list[str], *, folder: Path, log: str, is_vain: Callable[[], bool]) -> None:
+    def run_tool(tool: str, options: list[str], *, folder: Path, log: str, should_stop: Callable[[], bool]) -> None:
         # Nothing of an earlier run's.
-        assert not is_vain()
+        assert not should_stop()
         (folder / log).write_text("")
         runs.append((options, json.loads((folder / options[options.index("--json") + 1]).read_text())))
         if "--write" in options:
@@ -197,8 +197,8 @@ def test_multipliers_of_two_clocks_in_a_group_are_an_error(
 ) -> None:
     run = place.run_tool
 
-    def warned(tool: str, options: list[str], *, folder: Path, log: str, is_vain: Callable[[], bool]) -> None:
-        run(tool, options, folder=folder, log=log, is_vain=is_vain)
+    def warned(tool: str, options: list[str], *, folder: Path, log: str, should_stop: Callable[[], bool]) -> None:
+        run(tool, options, folder=folder, log=log, should_stop=should_stop)
         (folder / log).write_text("Warning: Connection to CLK0 remapped\n")
 
     monkeypatch.setattr(place, "run_tool", warned)
@@ -211,13 +211,13 @@ def never_end(monkeypatch: pytest.MonkeyPatch, *, from_run: int) -> list[bool]:
     ended for that."""
     run, ended = place.run_tool, list[bool]()
 
-    def endless(tool: str, options: list[str], *, folder: Path, log: str, is_vain: Callable[[], bool]) -> None:
-        run(tool, options, folder=folder, log=log, is_vain=is_vain)
+    def endless(tool: str, options: list[str], *, folder: Path, log: str, should_stop: Callable[[], bool]) -> None:
+        run(tool, options, folder=folder, log=log, should_stop=should_stop)
         iterations = [f"Info:     iter={number} wires=1083427 tmgfail=6 archfail=NA\n" for number in range(1, 252)]
         (folder / log).write_text("".join(iterations[:250]))
-        assert not is_vain()
+        assert not should_stop()
         (folder / log).write_text("".join(iterations))
-        ended.append(is_vain())
+        ended.append(should_stop())
         if "--tmg-ripup" in options and len(ended) >= from_run:
             raise tools.TooLongError("nextpnr must end")
 
@@ -248,17 +248,17 @@ def test_nothing_more_is_tried_when_nobody_waits(
 ) -> None:
     run, over = place.run_tool, []
 
-    def interrupted(tool: str, options: list[str], *, is_vain: Callable[[], bool], **more: Any) -> None:
-        run(tool, options, is_vain=is_vain, **more)
+    def interrupted(tool: str, options: list[str], *, should_stop: Callable[[], bool], **more: Any) -> None:
+        run(tool, options, should_stop=should_stop, **more)
         if "--no-place" in options:
             over.append("Ctrl-C")
-            assert is_vain()
+            assert should_stop()
             raise tools.TooLongError("nextpnr must end")
 
     monkeypatch.setattr(place, "run_tool", interrupted)
     target = DEVICES["ecp5-85k"].to_reach(40)
     with pytest.raises(tools.TooLongError):
-        place.place_design(tmp_path, target, 2, platform=TWO_CLOCKS, is_over=lambda: bool(over))
+        place.place_design(tmp_path, target, 2, platform=TWO_CLOCKS, is_cancelled=lambda: bool(over))
     assert len(told) == 2
 
 

@@ -296,7 +296,7 @@ def pieces(fields: Compute, windows: list[tuple[int, int]], config: Config) -> l
     """Return the groups that complete a piece, for each window of a command; ``windows`` are steps and groups of
     each."""
     spec = specification_of(fields.engine)
-    slots = 1 if spec.finish_of(fields).is_whole else config.array.columns // config.array.requant_lanes
+    slots = 1 if spec.epilogue_of(fields).is_whole else config.array.columns // config.array.requant_lanes
     results = spec.issue.results(fields)
     counts = [groups // results for _, groups in windows]
     # Most windows have equal numbers of groups.

@@ -259,8 +259,8 @@ class ConvolutionOperation(ArrayOperation):
             ),
             codes=Codes(
                 self.zero_point,
-                layer.finish.low,
-                layer.finish.high,
+                layer.epilogue.low,
+                layer.epilogue.high,
                 parameter=(tiles.start - job.tiles.start) * result_groups(self.config, self.tile_channels),
                 is_shared=False,
                 table=only_table(job),

@@ -198,7 +198,9 @@ class DepthwiseOperation(Operation):
             destination=int(writes[0]),
             tiles=Tiles(len(channels), self.tile_channels, self.tile_channels),
             windows=(windows, pixels[stream.along]),
-            codes=Codes(self.zero_point, layer.finish.low, layer.finish.high, is_shared=False, table=only_table(job)),
+            codes=Codes(
+                self.zero_point, layer.epilogue.low, layer.epilogue.high, is_shared=False, table=only_table(job)
+            ),
             entry=(results - 1) * stream.steps,
             weight=job.addresses[LocalMemory.WEIGHT],
             rows=stream.rows,

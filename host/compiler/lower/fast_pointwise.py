@@ -75,8 +75,8 @@ class FastPointwiseOperation(Operation):
         self.words = positions(self.pattern.stages, self.config.array.lanes)
         # Scales that are powers of two are shifts; a layer with a table needs the requantiser.
         shifts = self.layer.requantisation.shift is not None and self.layer.table is None
-        self.finish = SHIFT if shifts and SHIFT.is_built(self.config) else REQUANTISE
-        self.groups = result_groups(self.config, self.pattern.outputs, self.finish)
+        self.epilogue = SHIFT if shifts and SHIFT.is_built(self.config) else REQUANTISE
+        self.groups = result_groups(self.config, self.pattern.outputs, self.epilogue)
         self.fold = f"{min(self.pattern.inputs, self.config.array.lanes)} of {self.config.array.lanes} lanes"
 
     @cached_property
@@ -116,19 +116,19 @@ class FastPointwiseOperation(Operation):
 
     def _parameters(self) -> Constant:
         """Return a word for each group of results."""
-        finish, words = self.layer.requantisation, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
-        if self.finish.is_whole:
+        epilogue, words = self.layer.requantisation, np.zeros((self.groups, self.config.parameter_word_bytes), np.uint8)
+        if self.epilogue.is_whole:
             biases = np.zeros((self.groups, self.config.array.lanes), "<i2")
-            biases.reshape(-1)[: len(finish.bias)] = finish.bias
+            biases.reshape(-1)[: len(epilogue.bias)] = epilogue.bias
             words[:, : biases.nbytes // self.groups] = biases.view(np.uint8)
         else:
-            words.reshape(-1)[: finish.parameters.nbytes] = finish.parameters.astype("<u8").view(np.uint8)
+            words.reshape(-1)[: epilogue.parameters.nbytes] = epilogue.parameters.astype("<u8").view(np.uint8)
         return Constant(words.tobytes(), (words.nbytes,))
 
     def lower(self, job: Job) -> list[Command]:
         """Return one command, two of whose loops run over rows and columns."""
         layer, (source,), target = self.layer, job.sources, job.target
-        finish = layer.requantisation
+        epilogue = layer.requantisation
         reads = source.addresses(job.rows, job.columns, range(self.pattern.inputs))
         writes = target.addresses(job.rows, job.columns, range(self.pattern.outputs))
         fields = compute_fields(
@@ -142,7 +142,7 @@ class FastPointwiseOperation(Operation):
                 Loop(len(job.rows), source.row_pitch, target.row_pitch),
                 Loop(len(job.columns), source.pixel_pitch, target.pixel_pitch),
             ),
-            codes=Codes(finish.zero_point, finish.low, finish.high, is_shared=False, table=only_table(job)),
+            codes=Codes(epilogue.zero_point, epilogue.low, epilogue.high, is_shared=False, table=only_table(job)),
             weight=job.addresses[LocalMemory.WEIGHT],
             own_weight=job.addresses.get(FPC.memory, 0),
             stages=self.pattern.stages,
@@ -151,8 +151,8 @@ class FastPointwiseOperation(Operation):
             input_shift=layer.stages.input_shift,
             halves=self.placed.halves,
             skips=self.placed.skips,
-            direct=int(self.finish is SHIFT),
-            shift=finish.shift if self.finish is SHIFT else 0,
+            direct=int(self.epilogue is SHIFT),
+            shift=epilogue.shift if self.epilogue is SHIFT else 0,
         )
         return [Command(fields, self.index, reads, writes)]
 

@@ -149,7 +149,7 @@ class AddOperation(PairOperation):
     def codes(self, job: Job) -> Codes:
         """Return limits only, as the tables contain the zero points."""
         layer = self.layer
-        return Codes(layer.offset, layer.finish.low, layer.finish.high, table=only_table(job))
+        return Codes(layer.offset, layer.epilogue.low, layer.epilogue.high, table=only_table(job))
 
     def own_fields(self, job: Job) -> dict[str, int]:
         """Return the pair of tables."""
@@ -200,8 +200,8 @@ class MultiplyOperation(PairOperation):
 
     def codes(self, job: Job) -> Codes:
         """Return the zero point, or its part that is not in the bias."""
-        finish = self.layer.finish
-        return Codes(self.layer.scaling.zero_point, finish.low, finish.high, table=only_table(job))
+        epilogue = self.layer.epilogue
+        return Codes(self.layer.scaling.zero_point, epilogue.low, epilogue.high, table=only_table(job))
 
     def own_fields(self, job: Job) -> dict[str, int]:
         """Return the zero points in the order of the steps."""

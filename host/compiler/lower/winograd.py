@@ -128,8 +128,8 @@ class WinogradOperation(ConvolutionOperation):
             windows=(loops[0], loops[1]),
             codes=Codes(
                 self.zero_point,
-                self.layer.finish.low,
-                self.layer.finish.high,
+                self.layer.epilogue.low,
+                self.layer.epilogue.high,
                 is_shared=False,
                 table=only_table(job),
             ),

@@ -86,7 +86,7 @@ def move_tables(plan: Network) -> Network:
         inputs, tables = list(layer.inputs), list(layer.input_tables)
         for at, (name, table) in enumerate(zip(inputs, tables, strict=True)):
             writer = writers.get(name)
-            if table is None or reads[name] > 1 or writer is None or layers[writer].finish is None:
+            if table is None or reads[name] > 1 or writer is None or layers[writer].epilogue is None:
                 continue
             inputs[at], tables[at] = own_name(f"{name} in {layer.output}", tensors), None
             target = tensors[layer.output]

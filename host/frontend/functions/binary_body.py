@@ -81,7 +81,7 @@ def read_body(function: FunctionProto) -> BinaryBody:
 class _BinaryReader(BodyReader):
     def read(self) -> BinaryBody:
         self.check_signature()
-        sums, finish = self._finish()
+        sums, epilogue = self._epilogue()
         products, bias = self._sums(sums)
         values, weights, geometry = self._products(products)
         pad_value = 1
@@ -91,14 +91,14 @@ class _BinaryReader(BodyReader):
         zero_point = self._enter(values)
         self.check_all_read()
         bias = self.channels(bias, "the bias", len(weights), np.int32)
-        scale = None if finish is None else self.channels(finish.scale, "the result's scale", len(weights))
-        zero, low, high = (0, -128, 127) if finish is None else (finish.zero_point, finish.low, finish.high)
+        scale = None if epilogue is None else self.channels(epilogue.scale, "the result's scale", len(weights))
+        zero, low, high = (0, -128, 127) if epilogue is None else (epilogue.zero_point, epilogue.low, epilogue.high)
         # The requantisation refuses wrong scales and codes.
         factors = np.ones(len(weights), np.float32) if scale is None else scale
         requantise(np.zeros(len(weights), np.int32), pack_parameters(bias, factors), zero, low, high)
         return BinaryBody(weights, bias, scale, zero, low, high, zero_point, pad_value, geometry)
 
-    def _finish(self) -> tuple[str, Requantised | None]:
+    def _epilogue(self) -> tuple[str, Requantised | None]:
         """Return the tensor of sums, and its requantisation to codes; None where sums become signs."""
         node = self.node(self.function.output[0], "Cast", "the result", to=TensorProto.INT8)
         if self.operator(node.input[0]) == "Where":

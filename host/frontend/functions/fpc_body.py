@@ -13,7 +13,7 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto
 
 from ....golden.numerics.butterfly import Density, Pattern
-from ....golden.numerics.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, FpcFinish, Stages
+from ....golden.numerics.fpc import FRACTION_BITS, GROWTH_SHIFTS, MOST_INPUT_SHIFT, UNIT_WEIGHT, FpcEpilogue, Stages
 from ...model.functions.fpc_function import GREATEST_VALUE, LEAST_VALUE
 from ..source import KernelGeometry
 from .body import BodyError, BodyReader, code, read_with, shown, whole_numbers
@@ -26,7 +26,7 @@ class FastPointwiseBody:
     Attributes
     ----------
     stages : Stages
-    finish : FpcFinish
+    epilogue : FpcEpilogue
     zero_point : int
         Zero point of the input, an int8 code.
     spatial : int or None
@@ -34,7 +34,7 @@ class FastPointwiseBody:
     """
 
     stages: Stages
-    finish: FpcFinish
+    epilogue: FpcEpilogue
     zero_point: int
     spatial: int | None
 
@@ -56,7 +56,7 @@ class FastPointwiseBody:
     @property
     def result_zero_point(self) -> int:
         """The zero point of the output, an int8 code."""
-        return self.finish.zero_point
+        return self.epilogue.zero_point
 
 
 def read_body(function: FunctionProto) -> FastPointwiseBody:
@@ -91,7 +91,7 @@ class _FastPointwiseReader(BodyReader):
         if not orders:
             raise BodyError("it has no stages, each with a Gather")
         width = len(orders[0])
-        values, outputs, finish = self._finish(width)
+        values, outputs, epilogue = self._epilogue(width)
         found: list[_Stage] = []
         for number in reversed(range(len(orders))):
             found.append(self._stage(f"stage {number}", values, width))
@@ -110,9 +110,9 @@ class _FastPointwiseReader(BodyReader):
             raise BodyError(f"its stages must be of {pattern.width} values for its channels, not {width}")
         weights = (tuple(getattr(stage, kind) for stage in stages) for kind in ("own", "cross"))
         shifts = tuple(stage.growth_shift for stage in stages)
-        return FastPointwiseBody(Stages(pattern, *weights, shifts, input_shift), finish, zero_point, self.spatial)
+        return FastPointwiseBody(Stages(pattern, *weights, shifts, input_shift), epilogue, zero_point, self.spatial)
 
-    def _finish(self, width: int) -> tuple[str, int, FpcFinish]:
+    def _epilogue(self, width: int) -> tuple[str, int, FpcEpilogue]:
         """Return the result of the last stage, the number of channels that are kept, and the epilogue."""
         node = self.node(self.function.output[0], "Cast", "the result", to=TensorProto.INT8)
         found = self.requantised(node.input[0])
@@ -121,14 +121,14 @@ class _FastPointwiseReader(BodyReader):
         if self.operator(values) == "Slice":
             node = self.node(values, "Slice", "the kept channels")
             values, outputs = node.input[0], self._kept(node)
-        finish = FpcFinish(
+        epilogue = FpcEpilogue(
             whole_numbers(self.channels(bias, "the bias", outputs), "the bias"),
             self.channels(found.scale, "the result's scale", outputs),
             found.zero_point,
             found.low,
             found.high,
         )
-        return values, outputs, finish
+        return values, outputs, epilogue
 
     def _kept(self, node: NodeProto) -> int:
         starts, ends, axes, steps = ([self.listed(node, at) for at in range(1, 5)] + [None] * 4)[:4]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import NodeProto, helper
 
-from ...graph import CodeFinish, Concat, Graph, Int8, Layer, Pad, Pointwise, Slice, Window
+from ...graph import CodeEpilogue, Concat, Graph, Int8, Layer, Pad, Pointwise, Slice, Window
 from ...graph.geometry import to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.onnx_graph import attributes_of
@@ -105,7 +105,7 @@ def _tabulated(build: Build, node: NodeProto, at: int, place: Place, table: Int8
         return place.tensor
     name = build.own_name(f"{end} operand {at}")
     build.add_tensor(name, build.shape_of(place), end)
-    build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, finish=CodeFinish(table=table)))
+    build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, epilogue=CodeEpilogue(table=table)))
     return name
 
 
@@ -132,7 +132,7 @@ def lower_surrounded(build: Build, fragment: Fragment, node: NodeProto) -> None:
         # The padded float tensor lends its name: nothing else in the graph has it.
         tensor = node.output[0]
         build.add_tensor(tensor, build.shape_of(place), end)
-        build.graph.layers.append(Pointwise(node.name, (place.tensor,), tensor, finish=CodeFinish(table=table)))
+        build.graph.layers.append(Pointwise(node.name, (place.tensor,), tensor, epilogue=CodeEpilogue(table=table)))
     _add(build, fragment, node, [tensor], moved, "border")
     check_layers(build, fragment, first_layer)
 
@@ -210,7 +210,7 @@ def lower_slice(build: Build, fragment: Fragment) -> None:
             build.add_tensor(end, shape, end)
             build.graph.layers.append(Slice(node.name, (place.tensor,), selected, first, channels))
             build.graph.layers.append(
-                Pointwise(source.producer[end].name, (selected,), end, finish=CodeFinish(table=table))
+                Pointwise(source.producer[end].name, (selected,), end, epilogue=CodeEpilogue(table=table))
             )
         build.add_view(end, Place(end, channels_order(axis, len(place.shape)), source.shapes[end]))
     check_layers(build, fragment, first_layer)
@@ -295,7 +295,7 @@ def lower_pad(build: Build, fragment: Fragment) -> None:
         # The padded float tensor lends its name: nothing else in the graph has it.
         name = node.output[0]
         build.add_tensor(name, (height, width, channels), end)
-        build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, finish=CodeFinish(table=table)))
+        build.graph.layers.append(Pointwise(node.name, (place.tensor,), name, epilogue=CodeEpilogue(table=table)))
     window = Window((1, 1), pads=pads)
     build.add_tensor(end, (*window.output_size(height, width), channels), end)
     build.graph.layers.append(Pad(node.name, (name,), end, window=window, channels=channels))

@@ -12,7 +12,7 @@ from onnx import NodeProto
 
 from ....golden.numerics.convolution import Int32
 from ....golden.numerics.requant import pack_parameters, requantise
-from ...graph import Arrange, CodeFinish, Convolution, Int8, Selection, Window, copies
+from ...graph import Arrange, CodeEpilogue, Convolution, Int8, Selection, Window, copies
 from ...graph.boxes import MOST_PIECES, channel_runs
 from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
@@ -365,7 +365,7 @@ def lower_transposed(build: Build, fragment: Fragment) -> None:
             bias=np.ascontiguousarray(product.bias),
             multiplier=product.ends[0] * product.scales / product.ends[1],
             window=Window(kernel.shape[1:3], pads=geometry.pads),
-            finish=CodeFinish(product.low - output_offset, product.high - output_offset),
+            epilogue=CodeEpilogue(product.low - output_offset, product.high - output_offset),
             groups=geometry.groups,
         )
     )
@@ -432,7 +432,7 @@ def lower_of_channels(build: Build, fragment: Fragment) -> None:
             bias=np.array(biases, np.int32),
             multiplier=np.array(multipliers, np.float32),
             window=Window((1, 1)),
-            finish=CodeFinish(*bounds),
+            epilogue=CodeEpilogue(*bounds),
             groups=len(tables),
         )
     )

@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from ....golden.elements import BINARY_BITS
 from ....golden.numerics.binary import signs
-from ...graph import BinaryConvolution, CodeFinish, FastPointwiseConvolution, Pointwise, Tensor, Window
+from ...graph import BinaryConvolution, CodeEpilogue, FastPointwiseConvolution, Pointwise, Tensor, Window
 from ...graph.tabulate import CODES
 from ..build import CHANNELS_FIRST, CHANNELS_LAST, Build, Place, Shape3, check_layers, image_place, image_shape
 from ..elements import as_image
@@ -48,11 +48,11 @@ def lower_fast_pointwise(build: Build, fragment: Fragment) -> None:
             (place.tensor,),
             end,
             stages=body.stages,
-            bias=body.finish.bias,
-            scale=body.finish.scale,
+            bias=body.epilogue.bias,
+            scale=body.epilogue.scale,
             zero_point=body.zero_point,
-            result_zero_point=body.finish.zero_point,
-            finish=CodeFinish(body.finish.low, body.finish.high),
+            result_zero_point=body.epilogue.zero_point,
+            epilogue=CodeEpilogue(body.epilogue.low, body.epilogue.high),
         )
     )
     build.add_view(end, Place(end, axes, build.source.shapes[end]))
@@ -92,12 +92,12 @@ def lower_binary(build: Build, fragment: Fragment) -> None:
             bias=body.bias,
             multiplier=np.ones(outputs, np.float32) if is_signs else body.scale,
             window=window,
-            finish=CodeFinish(body.low, body.high),
+            epilogue=CodeEpilogue(body.low, body.high),
             pad=body.pad_value,
         )
     )
     if is_signs:
-        build.graph.layers.append(Pointwise(node.name, (codes,), end, finish=CodeFinish(table=SIGNS)))
+        build.graph.layers.append(Pointwise(node.name, (codes,), end, epilogue=CodeEpilogue(table=SIGNS)))
     build.add_view(end, Place(end, axes, build.source.shapes[end]))
     check_layers(build, fragment, first_layer)
 
@@ -133,7 +133,7 @@ def _add_signs(build: Build, node: NodeProto, tensor: str, zero_point: int) -> s
     table = None
     if zero_point:
         table = np.clip(CODES.astype(np.int64) - zero_point, -128, 127).astype(np.int8)
-    build.graph.layers.append(Pointwise(node.name, (tensor,), name, finish=CodeFinish(table=table)))
+    build.graph.layers.append(Pointwise(node.name, (tensor,), name, epilogue=CodeEpilogue(table=table)))
     return name
 
 

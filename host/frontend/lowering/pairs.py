@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from ....golden.numerics.addition import PAIRS, UNSIGNED_OFFSET, add, difference_tables, sum_tables
 from ....golden.numerics.multiplication import product_scaling
-from ...graph import Add, CodeFinish, ElementwiseMaximum, ElementwiseProduct, Int8, Layer, Pointwise
+from ...graph import Add, CodeEpilogue, ElementwiseMaximum, ElementwiseProduct, Int8, Layer, Pointwise
 from ...graph.geometry import from_codes, to_codes
 from ...graph.tabulate import CODES, code_offset, open_part
 from ...model.model_graph import has_unsigned
@@ -114,9 +114,9 @@ def tabulate_pairs(source: Source, fragment: Fragment, names: Sequence[str]) -> 
     return to_codes(open_part(model).run(fragment.outputs, feeds)[0])
 
 
-def reached(expected: Int8) -> CodeFinish:
+def reached(expected: Int8) -> CodeEpilogue:
     """Return the clamp of a fused Relu or Clip, as the range of the codes that pairs reach."""
-    return CodeFinish(int(expected.min()), int(expected.max()))
+    return CodeEpilogue(int(expected.min()), int(expected.max()))
 
 
 def add_checked(build: Build, fragment: Fragment, place: Place, layer: Layer, first_layer: int) -> None:
@@ -151,8 +151,8 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
     first, second, fraction = sum_tables(scales, zero_points, unsigned=unsigned)
     offset = UNSIGNED_OFFSET if unsigned else 0
     expected = tabulate_pairs(source, fragment, names)
-    finish = reached(expected)
-    result = add(*PAIRS, first, second, fraction, offset=offset, low=finish.low, high=finish.high)
+    epilogue = reached(expected)
+    result = add(*PAIRS, first, second, fraction, offset=offset, low=epilogue.low, high=epilogue.high)
     wrong = np.count_nonzero(result != expected)
     if wrong:
         raise UnsupportedError(
@@ -162,7 +162,7 @@ def lower_addition(build: Build, fragment: Fragment) -> None:
     first_layer = len(build.graph.layers)
     first_place, second_place = lie_alike(build, node, names)
     tensors = first_place.tensor, second_place.tensor
-    layer = Add(node.name, tensors, end, first, second, fraction, offset, finish=finish)
+    layer = Add(node.name, tensors, end, first, second, fraction, offset, epilogue=epilogue)
     add_checked(build, fragment, first_place, layer, first_layer)
 
 
@@ -195,8 +195,8 @@ def lower_subtraction(build: Build, fragment: Fragment) -> None:
         )
     first_layer = len(build.graph.layers)
     first, second = lie_alike(build, node, names)
-    finish = reached(expected)
-    layer = Add(node.name, (first.tensor, second.tensor), end, *tables, zero_points[2], finish=finish)
+    epilogue = reached(expected)
+    layer = Add(node.name, (first.tensor, second.tensor), end, *tables, zero_points[2], epilogue=epilogue)
     add_checked(build, fragment, first, layer, first_layer)
 
 
@@ -231,8 +231,10 @@ def lower_multiplication(build: Build, fragment: Fragment) -> None:
     else:
         first, second = lie_alike(build, node, names)
         points = zero_points[:2]
-    finish = reached(expected)
-    layer = ElementwiseProduct(node.name, (first.tensor, second.tensor), end, points, scaling, spread, finish=finish)
+    epilogue = reached(expected)
+    layer = ElementwiseProduct(
+        node.name, (first.tensor, second.tensor), end, points, scaling, spread, epilogue=epilogue
+    )
     add_checked(build, fragment, first, layer, first_layer)
 
 
@@ -276,8 +278,8 @@ def lower_extreme(build: Build, fragment: Fragment) -> None:
         _looked_up(build, fragment, place, table, f"{end} {number}")
         for number, (place, table) in enumerate(zip(places, tables, strict=True))
     )
-    finish = CodeFinish(table=_TURNED) if is_least else CodeFinish()
-    add_checked(build, fragment, places[0], ElementwiseMaximum(node.name, inputs, end, finish=finish), first_layer)
+    epilogue = CodeEpilogue(table=_TURNED) if is_least else CodeEpilogue()
+    add_checked(build, fragment, places[0], ElementwiseMaximum(node.name, inputs, end, epilogue=epilogue), first_layer)
 
 
 def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name: str) -> str:
@@ -286,6 +288,6 @@ def _looked_up(build: Build, fragment: Fragment, place: Place, table: Int8, name
         return place.tensor
     name = build.own_name(name)
     build.add_tensor(name, build.shape_of(place), fragment.outputs[0])
-    layer = Pointwise(f"{fragment.main.name} {name}", (place.tensor,), name, finish=CodeFinish(table=table))
+    layer = Pointwise(f"{fragment.main.name} {name}", (place.tensor,), name, epilogue=CodeEpilogue(table=table))
     build.graph.layers.append(layer)
     return name

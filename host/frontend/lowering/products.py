@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onnx import NodeProto
 
 from ....golden.numerics.convolution import Int32
-from ...graph import CodeFinish, Concat, Convolution, Int8, MatrixProduct, Window
+from ...graph import CodeEpilogue, Concat, Convolution, Int8, MatrixProduct, Window
 from ...graph.tabulate import code_offset
 from ...model.onnx_graph import attributes_of
 from ..build import (
@@ -255,7 +255,7 @@ def add_convolution(
             bias=np.ascontiguousarray(bias),
             multiplier=multiplier,
             window=window,
-            finish=CodeFinish(low, high),
+            epilogue=CodeEpilogue(low, high),
             groups=attributes_of(node).get("group", 1),
         )
     )

@@ -14,7 +14,7 @@ from onnx import NodeProto, helper
 from ....golden.elements import BINARY_BITS
 from ....golden.numerics.binary import signs
 from ....golden.transfer.tables import apply_table
-from ...graph import CodeFinish, Graph, Int8, Layer, Pointwise, own_name
+from ...graph import CodeEpilogue, Graph, Int8, Layer, Pointwise, own_name
 from ...graph.geometry import composed, from_codes, looked_up
 from ...graph.tabulate import CODES, open_part
 from ...model.model_graph import expose
@@ -64,7 +64,7 @@ def lower_region(build: Build, fragment: Fragment) -> None:
         output = end if after is not None and after.order is None else fragment.nodes[-1].input[0]
         build.add_tensor(output, build.shape_of(place), end)
         build.graph.layers.append(
-            Pointwise(fragment.main.name, (place.tensor,), output, finish=CodeFinish(table=table))
+            Pointwise(fragment.main.name, (place.tensor,), output, epilogue=CodeEpilogue(table=table))
         )
         if after is None:
             after = follow_trunk(build, steps[at:], Place(output, place.axes, place.shape), end, end)
@@ -175,7 +175,7 @@ def lower_combination(build: Build, fragment: Fragment) -> None:
     ahead = dict(zip(fragment.inputs, tables, strict=True))
     table = table_of(cut(source, fragment.nodes, {name: ["codes"] for name in ahead}, [end]), ahead)
     build.add_tensor(end, build.graph.tensors[root].shape, end)
-    build.graph.layers.append(Pointwise(fragment.main.name, (root,), end, finish=CodeFinish(table=table)))
+    build.graph.layers.append(Pointwise(fragment.main.name, (root,), end, epilogue=CodeEpilogue(table=table)))
     build.add_view(end, Place(end, places[0].axes, source.shapes[end]))
     codes = random_codes(build, root)
     values = {place.tensor: apply_table(codes, table) for place, table in zip(places, tables, strict=True)}
@@ -308,7 +308,7 @@ def gives_signs(graph: Graph, layer: Layer) -> bool:
 def simplified(graph: Graph, layer: Layer) -> Layer:
     """Remove a table that does not change the signs after it."""
     if gives_signs(graph, layer) and (_signs_after(layer.table) == signs(CODES)).all():
-        return dataclasses.replace(layer, finish=CodeFinish())
+        return dataclasses.replace(layer, epilogue=CodeEpilogue())
     return layer
 
 
@@ -388,7 +388,7 @@ def fuse_tables(graph: Graph) -> None:
         before = producer.get(layer.input)
         if not layer.is_table or before is None or before.is_table or before.output in graph.outputs:
             continue
-        can_fuse = before.takes_signs if gives_signs(graph, layer) else before.finish is not None
+        can_fuse = before.takes_signs if gives_signs(graph, layer) else before.epilogue is not None
         if readers[layer.input] == 1 and can_fuse:
             fused[before] = before.with_table(layer.output, layer.table)
             dropped.add(layer)

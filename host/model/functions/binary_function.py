@@ -79,11 +79,11 @@ def make_function(
     else:
         _check_vector(pads, strides, dilations)
         products = body.add("MatMul", "products", values, _weights(body, weights.T))
-    _finish(body, products, bias, scale, (zero_point, low, high))
+    _epilogue(body, products, bias, scale, (zero_point, low, high))
     return body.function(name, opset)
 
 
-def _finish(
+def _epilogue(
     body: Body,
     products: str,
     bias: npt.NDArray[np.int32],

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import FunctionProto, TensorProto
 
-from ....golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, FpcFinish, Stages
+from ....golden.numerics.fpc import FRACTION_BITS, UNIT_WEIGHT, VALUE_BITS, FpcEpilogue, Stages
 from .onnx_function import LEAST_OPSET, Body, add_function, make_call
 
 __all__ = ["GREATEST_VALUE", "LEAST_VALUE", "NAME", "add_function", "make_call", "make_function"]
@@ -22,7 +22,7 @@ LEAST_VALUE, GREATEST_VALUE = float(-(1 << VALUE_BITS - 1)), float((1 << VALUE_B
 
 def make_function(
     stages: Stages,
-    finish: FpcFinish,
+    epilogue: FpcEpilogue,
     zero_point: int,
     *,
     spatial: int = 2,
@@ -34,7 +34,7 @@ def make_function(
     Parameters
     ----------
     stages : Stages
-    finish : FpcFinish
+    epilogue : FpcEpilogue
     zero_point : int
         The input's zero point, as an int8 code.
     spatial : int
@@ -47,11 +47,11 @@ def make_function(
     Raises
     ------
     ValueError
-        If the finish is of other channels than the stages, or a number is out of range.
+        If the epilogue is of other channels than the stages, or a number is out of range.
     """
     pattern = stages.pattern
-    if len(finish.bias) != pattern.outputs:
-        raise ValueError(f"bias must be of {pattern.outputs} outputs, not {len(finish.bias)}")
+    if len(epilogue.bias) != pattern.outputs:
+        raise ValueError(f"bias must be of {pattern.outputs} outputs, not {len(epilogue.bias)}")
     if not -128 <= zero_point <= 127:
         raise ValueError(f"zero_point must be between -128 and 127, not {zero_point}")
     if spatial < 0:
@@ -61,7 +61,7 @@ def make_function(
     entering = [values]
     for stage in range(pattern.stages):
         entering.append(_stage(body, stages, stage, entering))
-    _finish(body, entering[-1], stages, finish)
+    _epilogue(body, entering[-1], stages, epilogue)
     return body.function(name, opset)
 
 
@@ -104,13 +104,13 @@ def _stage(body: Body, stages: Stages, stage: int, entering: list[str]) -> str:
 _LIMITS = (("least", LEAST_VALUE), ("greatest", GREATEST_VALUE))
 
 
-def _finish(body: Body, values: str, stages: Stages, finish: FpcFinish) -> None:
+def _epilogue(body: Body, values: str, stages: Stages, epilogue: FpcEpilogue) -> None:
     pattern = stages.pattern
     if pattern.outputs < pattern.width:
         ends = (body.constant(f"kept_{name}", [at], np.int64) for name, at in _kept(pattern.outputs))
         values = body.add("Slice", "kept", values, *ends)
-    biased = body.add("Add", "biased", values, body.channels("bias", finish.bias))
-    body.requantise(biased, finish.scale, finish.zero_point, finish.low, finish.high)
+    biased = body.add("Add", "biased", values, body.channels("bias", epilogue.bias))
+    body.requantise(biased, epilogue.scale, epilogue.zero_point, epilogue.low, epilogue.high)
 
 
 def _kept(outputs: int) -> tuple[tuple[str, int], ...]:

@@ -17,7 +17,7 @@ from cocotb_tests.support.networks.butterflies import (
     Network,
     fast_network,
     patterns,
-    random_finish,
+    random_epilogue,
     random_stages,
     with_fast_pointwise,
 )
@@ -176,8 +176,8 @@ def test_another_name_does_not_matter(domain: str):
 @pytest.mark.regress
 @given(patterns(most=40), st.integers(0, 1 << 16), st.integers(0, 2))
 def test_what_is_written_is_read_back(pattern: Pattern, seed: int, spatial: int):
-    stages, finish = random_stages(pattern, seed), random_finish(pattern.outputs, seed)
-    function = make_function(stages, finish, 5, spatial=spatial)
+    stages, epilogue = random_stages(pattern, seed), random_epilogue(pattern.outputs, seed)
+    function = make_function(stages, epilogue, 5, spatial=spatial)
     shuffle(function, seed)
     body = read_body(function)
     found = body.stages
@@ -188,7 +188,7 @@ def test_what_is_written_is_read_back(pattern: Pattern, seed: int, spatial: int)
     np.testing.assert_array_equal(found.own, stages.own)
     np.testing.assert_array_equal(found.cross, stages.cross)
     for name in ("bias", "scale", "zero_point", "low", "high"):
-        np.testing.assert_array_equal(getattr(body.finish, name), getattr(finish, name))
+        np.testing.assert_array_equal(getattr(body.epilogue, name), getattr(epilogue, name))
     assert body.zero_point == 5
 
 
@@ -209,7 +209,7 @@ def padded_with(number: np.ndarray) -> Change:
 
 def test_a_pad_may_name_its_zero():
     pattern = Pattern.of(5, 7)
-    function = make_function(random_stages(pattern, 0), random_finish(7, 0), 5)
+    function = make_function(random_stages(pattern, 0), random_epilogue(7, 0), 5)
     padded_with(np.float32(0))(function)
     assert read_body(function).stages.pattern == pattern
 
@@ -217,7 +217,7 @@ def test_a_pad_may_name_its_zero():
 @pytest.mark.parametrize("change", [attribute("extended", mode="constant"), attribute("result", to=3, saturate=1)])
 def test_attributes_may_say_what_holds_without_them(change: Change):
     pattern = Pattern.of(5, 7)
-    function = make_function(random_stages(pattern, 0), random_finish(7, 0), 5)
+    function = make_function(random_stages(pattern, 0), random_epilogue(7, 0), 5)
     change(function)
     assert read_body(function).stages.pattern == pattern
 
@@ -289,8 +289,8 @@ def test_an_altered_body_is_refused_with_what_differs(change: Change, message: s
 
 def test_a_body_without_its_skip_is_another_function():
     """Each change of a body that is still one is seen."""
-    stages, finish = random_stages(Pattern.of(5, 7, skips=[(0, 2)]), 0), random_finish(7, 0)
-    function = make_function(stages, finish, 5)
+    stages, epilogue = random_stages(Pattern.of(5, 7, skips=[(0, 2)]), 0), random_epilogue(7, 0)
+    function = make_function(stages, epilogue, 5)
     drop_skip(function)
     with pytest.raises(BodyError, match=r"^Add 'stage2_with0' is no part of it$"):
         read_body(function)
@@ -319,7 +319,7 @@ def test_a_body_without_its_skip_is_another_function():
     ],
 )
 def test_another_signature_is_refused(change: Change, message: str):
-    function = make_function(random_stages(Pattern.of(4, 4), 0), random_finish(4, 0), 5)
+    function = make_function(random_stages(Pattern.of(4, 4), 0), random_epilogue(4, 0), 5)
     change(function)
     with pytest.raises(BodyError, match=f"^{re.escape(message)}$"):
         read_body(function)
@@ -378,7 +378,7 @@ def test_pixels_as_channels_are_refused():
 
 def test_densities_are_read_from_what_is_a_number_for_each_channel():
     pattern = Pattern.of(8, 8, densities=["unit", "cross", "full"])
-    body = read_body(make_function(random_stages(pattern, 0), random_finish(8, 0), 5))
+    body = read_body(make_function(random_stages(pattern, 0), random_epilogue(8, 0), 5))
     assert body.stages.pattern.densities == (Density.UNIT, Density.CROSS, Density.FULL)
 
 

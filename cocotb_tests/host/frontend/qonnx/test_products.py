@@ -308,7 +308,7 @@ def found_codes(layer: Convolution, drawn: Drawn, zero_point: int, channel: int,
     factor = next(sign for sign in (1, -1, 0) if (own == sign * weights).all())
     parameters = pack_parameters(layer.bias[channel : channel + 1], layer.multiplier[channel : channel + 1])
     codes = requantise(
-        (factor * sums).astype(np.int32)[:, None], parameters, zero_point, layer.finish.low, layer.finish.high
+        (factor * sums).astype(np.int32)[:, None], parameters, zero_point, layer.epilogue.low, layer.epilogue.high
     )[:, 0]
     return codes if layer.table is None else layer.table[codes.astype(np.int64) + 128]
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cocotb_tests.support.networks.binary_networks import BinaryNetwork, random_layer
 from lutterfly.golden.numerics.binary import signs
-from lutterfly.host.graph import BinaryConvolution, CodeFinish, Tensor, Window
+from lutterfly.host.graph import BinaryConvolution, CodeEpilogue, Tensor, Window
 from lutterfly.host.model.functions.binary_function import add_function, make_call, make_function
 
 
@@ -45,7 +45,7 @@ def golden(codes: np.ndarray, known: dict) -> np.ndarray:
         bias=known["bias"],
         multiplier=np.ones(len(weights), np.float32) if is_signs else known["scale"],
         window=window,
-        finish=CodeFinish(known.get("low", -128), known.get("high", 127), inner="codes"),
+        epilogue=CodeEpilogue(known.get("low", -128), known.get("high", 127), inner="codes"),
         pad=known.get("pad_value", 1),
     )
     samples = []
@@ -70,7 +70,7 @@ def assert_runs(codes: np.ndarray, known: dict, *, opset: int = 17) -> None:
 
 
 def drawn(seed: int, *, most_channels: int = 40) -> tuple[np.ndarray, dict]:
-    """Codes and a layer with any geometry, border and finish."""
+    """Codes and a layer with any geometry, border and epilogue."""
     rng = np.random.default_rng(seed)
     inputs, outputs = (int(value) for value in rng.integers(1, most_channels + 1, 2))
     if rng.integers(4) == 0:

@@ -17,7 +17,7 @@ import onnx
 from onnx import helper
 
 from cocotb_tests.support.networks.binary_networks import random_layer, random_window
-from cocotb_tests.support.networks.butterflies import random_finish, random_stages, rotating_stages
+from cocotb_tests.support.networks.butterflies import random_epilogue, random_stages, rotating_stages
 from cocotb_tests.support.networks.families.builder import OPSET, RESULT_RMS, Codes, Form, Net
 from cocotb_tests.support.networks.pruning import connections
 from cocotb_tests.support.networks.small_models import WIDE
@@ -68,15 +68,15 @@ class MixedNet(Net):
         rng, seed = self.rng, int(self.rng.integers(1 << 20))
         pattern = _pattern(rng, x.channels, channels, hardware)
         stages = (random_stages if rng.integers(3) == 0 else rotating_stages)(pattern, seed)
-        finish = random_finish(channels, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
+        epilogue = random_epilogue(channels, seed, shift=int(rng.integers(2, 7)) if rng.integers(2) else None)
         if rng.integers(2):
-            finish = dataclasses.replace(finish, low=-128, high=127)
+            epilogue = dataclasses.replace(epilogue, low=-128, high=127)
         name = f"FastPointwiseConv_{len(self._functions)}"
         spatial = len(x.shape) - 1
         function = fpc_function.make_function(
-            stages, finish, x.zero_point, spatial=spatial, name=name, opset=self.opset
+            stages, epilogue, x.zero_point, spatial=spatial, name=name, opset=self.opset
         )
-        return self._call(function, x, (channels, *x.shape[1:]), finish.zero_point, _FUNCTION_RMS)
+        return self._call(function, x, (channels, *x.shape[1:]), epilogue.zero_point, _FUNCTION_RMS)
 
     def binary(self, x: Codes, channels: int, *, codes: bool) -> Codes:
         """A binary layer on a map or a vector; its result is codes or signs."""

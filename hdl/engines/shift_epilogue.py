@@ -11,11 +11,11 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.engines import FPC
 from ...golden.engines.fpc import SHIFT
-from ...golden.numerics.fpc import MOST_FINISH_SHIFT
+from ...golden.numerics.fpc import MOST_EPILOGUE_SHIFT
 from ..parts.pipeline import delay, spread
-from .engine import WholeFinishComponent, codes_layout, finish_settings_layout, values_layout
+from .engine import WholeEpilogueComponent, codes_layout, epilogue_settings_layout, values_layout
 
-__all__ = ["LATENCY", "ShiftFinish"]
+__all__ = ["LATENCY", "ShiftEpilogue"]
 
 #: Cycles: add the bias, shift by zero or four, shift by the rest, add the zero point, limit to a range in which codes
 #: are compared, clamp.
@@ -34,7 +34,7 @@ def _differs(bits: Value, bit: Value) -> Value:
     return (bits ^ bit.replicate(len(bits))).any()
 
 
-class ShiftFinish(WholeFinishComponent):
+class ShiftEpilogue(WholeEpilogueComponent):
     """Convert ``lanes`` values to codes each cycle.
 
     Bit-exact with :func:`lutterfly.golden.numerics.fpc.shift_values`.
@@ -46,10 +46,10 @@ class ShiftFinish(WholeFinishComponent):
     Members
     -------
     settings, values, biases, codes
-        See :class:`.engine.WholeFinishComponent`. ``low`` is at most ``high``.
+        See :class:`.engine.WholeEpilogueComponent`. ``low`` is at most ``high``.
     """
 
-    finish: ClassVar = SHIFT
+    epilogue: ClassVar = SHIFT
     latency: ClassVar = LATENCY
 
     def __init__(self, config: Config):
@@ -57,7 +57,7 @@ class ShiftFinish(WholeFinishComponent):
         values = values_layout(self.lanes)
         super().__init__(
             {
-                "settings": In(finish_settings_layout(FPC)),
+                "settings": In(epilogue_settings_layout(FPC)),
                 "values": In(values),
                 "biases": In(values),
                 "codes": Out(codes_layout(self.lanes)),
@@ -66,7 +66,7 @@ class ShiftFinish(WholeFinishComponent):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        assert MOST_FINISH_SHIFT < 2 * _COARSE_SHIFT, "the coarse shift is one bit"
+        assert MOST_EPILOGUE_SHIFT < 2 * _COARSE_SHIFT, "the coarse shift is one bit"
         given, shift = self.settings, self.settings.fields.fpc.shift
         settings = [
             spread(m, shift[_FINE_BITS:], self.lanes, cycles=1, name="coarse"),

@@ -16,7 +16,7 @@ from cocotb_tests.support.tiers import sweep
 from lutterfly.golden.engines import ADD, BINARY_MAXIMUM, DEPTHWISE, FPC, MAC, MAXIMUM, MULTIPLY, XNOR
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import backlog_limit, window_results
-from lutterfly.hdl.compute.foresight import Foresight, foreseen_layout
+from lutterfly.hdl.compute.issue_gate import IssueGate, foreseen_layout
 
 LANDING = {
     MAC: 21,
@@ -39,8 +39,8 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("tiny", "hands over")))
-def test_foresight(simulate, name: str) -> None:
-    gate = Foresight(CONFIGS[name], landing_latency=LANDING, finish_latency=FINISH)
+def test_issue_gate(simulate, name: str) -> None:
+    gate = IssueGate(CONFIGS[name], landing_latency=LANDING, epilogue_latency=FINISH)
     simulate(gate, env={"CONFIG": name})
 
 

@@ -1,4 +1,4 @@
-"""Conversion of groups of accumulators into codes: addends, requantiser and tables, or a whole finish beside them."""
+"""Conversion of groups of accumulators into codes: addends, requantiser and tables, or a whole epilogue beside them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ...golden.timing.latencies import addends_latency
 from ..engines.engine import (
     ACCUMULATOR_BITS,
     AddendsComponent,
-    FinishComponent,
+    EpilogueComponent,
     addend_of,
     addends_layout,
-    built_finishes,
+    built_epilogues,
     codes_layout,
-    finish_flag,
-    has_whole_finish,
-    take_finish_settings,
+    epilogue_flag,
+    has_whole_epilogue,
+    take_epilogue_settings,
     values_layout,
 )
 from ..parts.device import RAM_LATENCY, Ram
@@ -35,13 +35,13 @@ from .requant import Parameter, Requantiser
 
 __all__ = [
     "Addends",
-    "Finishing",
+    "Epilogues",
     "TransferTables",
-    "finishing_latency",
+    "epilogues_latency",
 ]
 
 
-# The addends of the requantiser: accumulator and bias, or what an engine's own finish makes of them.
+# The addends of the requantiser: accumulator and bias, or what an engine's own epilogue makes of them.
 
 
 class Addends(wiring.Component):
@@ -51,7 +51,7 @@ class Addends(wiring.Component):
     Parameters
     ----------
     config : Config
-    finishes : mapping of str to AddendsComponent
+    epilogues : mapping of str to AddendsComponent
         Submodules of another component, by the flag in ``settings`` that selects each.
 
     Members
@@ -61,9 +61,9 @@ class Addends(wiring.Component):
     addends : Out(addends_layout)
     """
 
-    def __init__(self, config: Config, finishes: Mapping[str, AddendsComponent]):
+    def __init__(self, config: Config, epilogues: Mapping[str, AddendsComponent]):
         self.lanes = config.array.requant_lanes
-        self.finishes = finishes
+        self.epilogues = epilogues
         self.latency = addends_latency(config)
         words = data.ArrayLayout(signed(ACCUMULATOR_BITS), self.lanes)
         super().__init__(
@@ -77,24 +77,24 @@ class Addends(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        # The last cycle chooses between the finishes.
+        # The last cycle chooses between the epilogues.
         latest = self.latency - 1
-        chosen = {name: delay(m, self.settings[name], latest, name=name) for name in self.finishes}
-        for component in self.finishes.values():
+        chosen = {name: delay(m, self.settings[name], latest, name=name) for name in self.epilogues}
+        for component in self.epilogues.values():
             m.d.comb += [
-                *take_finish_settings(component.settings, self.settings),
+                *take_epilogue_settings(component.settings, self.settings),
                 component.accumulators.eq(self.accumulators),
                 component.biases.eq(self.biases),
             ]
         for lane in range(self.lanes):
             for place, given in enumerate((self.accumulators[lane], self.biases[lane])):
-                if not self.finishes:
+                if not self.epilogues:
                     m.d.comb += self.addends[lane][place].eq(addend_of(given))
                     continue
                 name = f"lane_{lane}_addend_{place}"
                 value = addend_of(delay(m, given, latest, name=f"{name}_passing"))
-                for flag, component in self.finishes.items():
-                    waits = latest - component.finish.addends_latency
+                for flag, component in self.epilogues.items():
+                    waits = latest - component.epilogue.addends_latency
                     own = delay(m, component.addends[lane][place], waits, name=f"{name}_{flag}")
                     value = Mux(chosen[flag], own, value)
                 addend = Signal.like(self.addends[lane][place], name=name, reset_less=True)
@@ -157,55 +157,57 @@ class TransferTables(wiring.Component):
         return m
 
 
-def finishing_latency(config: Config) -> int:
+def epilogues_latency(config: Config) -> int:
     """Return the cycles from a group of accumulators to its codes."""
     return addends_latency(config) + REQUANT_LATENCY + RAM_LATENCY
 
 
-class Finishing(wiring.Component):
-    """Convert a group into codes each cycle, :func:`finishing_latency` cycles later, as its command has chosen.
+class Epilogues(wiring.Component):
+    """Convert a group into codes each cycle, :func:`epilogues_latency` cycles later, as its command has chosen.
 
     Parameters
     ----------
     config : Config
-    kinds : iterable of FinishComponent classes
-        The finishes of the configuration's engines.
+    kinds : iterable of EpilogueComponent classes
+        The epilogues of the configuration's engines.
 
     Members
     -------
     accumulators, parameters, settings, place, values
         The outputs of :class:`.results.Results`.
     codes : Out(requant_lanes x 8)
-        The codes of a group that the requantiser finishes.
-    whole_codes : Out(codes_layout), if the configuration has a whole finish
+        The codes of a group that the requantiser epilogues.
+    whole_codes : Out(codes_layout), if the configuration has a whole epilogue
         The codes of a group that is all lanes.
     finished_place : Out(GroupTarget)
     table_write, ... : Out(memory.WritePort.Signature)
-        The write ports of the tables, and of every memory of a finish, by its name.
+        The write ports of the tables, and of every memory of an epilogue, by its name.
 
     Raises
     ------
     ValueError
-        If a finish of the configuration has no component, or a whole one takes longer than requantiser and tables.
+        If an epilogue of the configuration has no component, or a whole one takes longer than requantiser and tables.
     """
 
-    def __init__(self, config: Config, kinds: Iterable[type[FinishComponent]]):
+    def __init__(self, config: Config, kinds: Iterable[type[EpilogueComponent]]):
         self.config = config
         self.lanes = config.array.requant_lanes
-        self.has_whole = has_whole_finish(config)
-        components: dict[str, type[FinishComponent]] = {kind.finish.name: kind for kind in kinds}
-        self.finishes: dict[str, FinishComponent] = {}
-        for engine, finish in built_finishes(config):
-            if finish.name not in components:
-                raise ValueError(f"{engine.engine.name}: the finish {finish.name} must have a component")
-            component = components[finish.name](config)
-            most = finishing_latency(config)
-            if finish.is_whole and component.latency > most:
-                raise ValueError(f"the finish {finish.name} must take at most {most} cycles, not {component.latency}")
-            self.finishes[finish_flag(engine, finish)] = component
+        self.has_whole = has_whole_epilogue(config)
+        components: dict[str, type[EpilogueComponent]] = {kind.epilogue.name: kind for kind in kinds}
+        self.epilogues: dict[str, EpilogueComponent] = {}
+        for engine, epilogue in built_epilogues(config):
+            if epilogue.name not in components:
+                raise ValueError(f"{engine.engine.name}: the epilogue {epilogue.name} must have a component")
+            component = components[epilogue.name](config)
+            most = epilogues_latency(config)
+            if epilogue.is_whole and component.latency > most:
+                raise ValueError(
+                    f"the epilogue {epilogue.name} must take at most {most} cycles, not {component.latency}"
+                )
+            self.epilogues[epilogue_flag(engine, epilogue)] = component
         self.tables = TransferTables(config)
         self.memories = {LocalMemory.TABLE: self.tables} | {
-            component.memory: component for component in self.finishes.values() if component.memory is not None
+            component.memory: component for component in self.epilogues.values() if component.memory is not None
         }
         writes = {self.write_name(code): Out(owner.write.signature) for code, owner in self.memories.items()}
         super().__init__(
@@ -229,7 +231,7 @@ class Finishing(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
-        for flag, component in self.finishes.items():
+        for flag, component in self.epilogues.items():
             m.submodules[flag.removeprefix("is_")] = self._sleeper(m, platform, flag, component)
         m.submodules.tables = self.tables
         for code, owner in self.memories.items():
@@ -238,22 +240,22 @@ class Finishing(wiring.Component):
         self._elaborate_requantisers(m, platform)
         if self.has_whole:
             self._elaborate_whole(m)
-        place = delay(m, self.place, finishing_latency(self.config), name="place")
+        place = delay(m, self.place, epilogues_latency(self.config), name="place")
         m.d.comb += [self.finished_place.eq(place), self.codes.eq(self.tables.values)]
         return m
 
-    def _sleeper(self, m: Module, platform: object, flag: str, component: FinishComponent) -> Elaboratable:
-        """Wrap a finish so that in a simulation its clock is gated while it has no group and its memory is not
+    def _sleeper(self, m: Module, platform: object, flag: str, component: EpilogueComponent) -> Elaboratable:
+        """Wrap an epilogue so that in a simulation its clock is gated while it has no group and its memory is not
         written."""
         used = self.place.valid & self.settings[flag]
         if component.memory is not None:
             used |= component.write.en
-        return Sleep(m, platform, used, cycles=finishing_latency(self.config)).of(component)
+        return Sleep(m, platform, used, cycles=epilogues_latency(self.config)).of(component)
 
     def _elaborate_requantisers(self, m: Module, platform: object) -> None:
         """Add, scale, round and clamp in each lane, and look the codes up."""
         parameters = [data.View(Parameter, self.parameters[lane]) for lane in range(self.lanes)]
-        given = {flag: one for flag, one in self.finishes.items() if not one.finish.is_whole}
+        given = {flag: one for flag, one in self.epilogues.items() if not one.epilogue.is_whole}
         m.submodules.addends = addends = Addends(self.config, given)
         m.d.comb += [
             addends.settings.eq(self.settings),
@@ -262,8 +264,8 @@ class Finishing(wiring.Component):
         ]
         settings = delay(m, self.settings, addends.latency, name="settings")
         # In a simulation their clock is gated while they have no group.
-        whole = [self.settings[flag] for flag, component in self.finishes.items() if component.finish.is_whole]
-        sleep = Sleep(m, platform, self.place.valid & ~Cat(whole).any(), cycles=finishing_latency(self.config))
+        whole = [self.settings[flag] for flag, component in self.epilogues.items() if component.epilogue.is_whole]
+        sleep = Sleep(m, platform, self.place.valid & ~Cat(whole).any(), cycles=epilogues_latency(self.config))
         for lane, parameter in enumerate(parameters):
             requantiser = Requantiser()
             m.submodules[f"requantiser_{lane}"] = sleep.of(requantiser)
@@ -282,13 +284,13 @@ class Finishing(wiring.Component):
 
     def _elaborate_whole(self, m: Module) -> None:
         """Build the codes of all lanes without the requantiser, in as many cycles as with it."""
-        latency, codes = finishing_latency(self.config), None
+        latency, codes = epilogues_latency(self.config), None
         biases = Cat(self.parameters)[: len(self.values.as_value())]
-        for flag, component in self.finishes.items():
-            if not component.finish.is_whole:
+        for flag, component in self.epilogues.items():
+            if not component.epilogue.is_whole:
                 continue
             m.d.comb += [
-                *take_finish_settings(component.settings, self.settings),
+                *take_epilogue_settings(component.settings, self.settings),
                 component.values.eq(self.values),
                 component.biases.eq(biases),
             ]

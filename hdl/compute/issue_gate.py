@@ -13,11 +13,11 @@ from ...golden import isa
 from ...golden.config import Config
 from ...golden.engines.engine import Engine
 from ...golden.timing.latencies import RESULT_WINDOWS, backlog_limit, window_results
-from ..engines.engine import further_results, has_whole_finish, is_whole, most_further
+from ..engines.engine import further_results, has_whole_epilogue, is_whole, most_further
 from ..parts.isa import field_shape
 from ..parts.pipeline import Assertions, delay
 
-__all__ = ["Foresight", "foreseen_layout", "foreseen_limit", "window_work"]
+__all__ = ["IssueGate", "foreseen_layout", "foreseen_limit", "window_work"]
 
 #: The backlog limit of engines whose windows have one result.
 _SINGLE_LIMIT = RESULT_WINDOWS - 1
@@ -59,7 +59,7 @@ def window_work(m: Module, command: data.View, last_tile: Value, begins: Value, 
     lane_bits, all_bits = ceil_log2(config.array.requant_lanes), ceil_log2(config.array.lanes)
     # One adder computes both.
     work = (lanes + Cat(Const((1 << lane_bits) - 1, lane_bits), begins)) >> lane_bits
-    if has_whole_finish(config):
+    if has_whole_epilogue(config):
         whole_work = (lanes + Cat(Const((1 << all_bits) - 1, all_bits), begins)) >> all_bits
         work = Mux(is_whole(command, config), whole_work, work)
     if most_further(config):
@@ -84,7 +84,7 @@ def _most_groups(config: Config) -> int:
     return results * config.array.lanes // config.array.requant_lanes
 
 
-class Foresight(wiring.Component):
+class IssueGate(wiring.Component):
     """Let steps pass, one each cycle, or hold them back.
 
     Nothing after the issue can stall, so two counters predict the occupancy there. ``backlog`` is an upper bound of the
@@ -92,7 +92,7 @@ class Foresight(wiring.Component):
     could overflow the result FIFO, and in a burst, which cannot be interrupted, the first step. ``landing`` is the
     number of cycles until the last result can be read; it holds the first step of a dependent command back. Where
     engines overlap, a command of another engine, or of bursts, is held back until ``landing`` is what every result
-    takes behind the result FIFO. ``test_proof_foresight.py`` proves that neither counter is ever too small, for any
+    takes behind the result FIFO. ``test_proof_issue_gate.py`` proves that neither counter is ever too small, for any
     commands; ``test_proof_windows.py`` proves that steps carry the right fields, and that nothing comes between those
     of a burst.
 
@@ -102,7 +102,7 @@ class Foresight(wiring.Component):
     landing_latency : dict of Engine to int
         Cycles from the last issue of a window with one group (the first one of a burst), when nothing waits, to two
         before the first issue that may read its result.
-    finish_latency : int
+    epilogue_latency : int
         The part of these cycles that comes after the engine.
 
     Members
@@ -113,10 +113,10 @@ class Foresight(wiring.Component):
         Issue nothing more.
     """
 
-    def __init__(self, config: Config, *, landing_latency: dict[Engine, int], finish_latency: int = 0):
+    def __init__(self, config: Config, *, landing_latency: dict[Engine, int], epilogue_latency: int = 0):
         self.config = config
         self.landing_latency = landing_latency
-        self.finish_latency = finish_latency
+        self.epilogue_latency = epilogue_latency
         super().__init__({"steps": In(stream.Signature(foreseen_layout(config))), "halt": In(1)})
 
     def elaborate(self, platform) -> Module:
@@ -153,12 +153,12 @@ class Foresight(wiring.Component):
         landing = Signal(range(max(latencies.values()) + most + 1))
         m.d.sync += [ended.eq(counted), engine.eq(step.engine), landed.eq(~counted & ~ended & (landing <= 1))]
         if self.config.hands_over:
-            m.d.sync += handed.eq(~counted & ~ended & (landing <= 1 + self.finish_latency))
+            m.d.sync += handed.eq(~counted & ~ended & (landing <= 1 + self.epilogue_latency))
         with m.If(ended), m.Switch(engine):
             for code, cycles in latencies.items():
                 with m.Case(code):
                     m.d.sync += landing.eq(cycles + backlog)
         with m.Elif(landing != 0):
             m.d.sync += landing.eq(landing - 1)
-        Assertions(m, platform).never(backlog > most, "Foresight: more results are under way than are counted")
+        Assertions(m, platform).never(backlog > most, "IssueGate: more results are under way than are counted")
         return m

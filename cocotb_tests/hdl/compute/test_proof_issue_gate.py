@@ -1,6 +1,6 @@
-"""Foresight with Results, proved: whatever the commands are, no result finds the FIFO full, and none lands late.
+"""IssueGate with Results, proved: whatever the commands are, no result finds the FIFO full, and none lands late.
 
-The pipeline between the two delays every window by the same number of cycles while one engine works, and Foresight lets
+The pipeline between the two delays every window by the same number of cycles while one engine works, and IssueGate lets
 nothing of another engine pass before the last result has been served. So the first result may arrive in the cycle after
 the step that counts here: what is proved of it is true of any delay. What comes behind the FIFO is left out as well, so
 that a command that waits for the last result to land and one to which an engine hands over wait for the same here.
@@ -26,8 +26,8 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.engines import specification_of
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.timing.latencies import LOOKAHEAD, RESULT_WINDOWS, backlog_limit, burst_results, window_results
-from lutterfly.hdl.compute import foresight
-from lutterfly.hdl.compute.foresight import foreseen_limit
+from lutterfly.hdl.compute import issue_gate
+from lutterfly.hdl.compute.issue_gate import foreseen_limit
 from lutterfly.hdl.parts.isa import command_shape
 from lutterfly.hdl.results import group_walk, results
 from lutterfly.hdl.results import results as result_fifo
@@ -216,8 +216,8 @@ def _running_sums(m: Module, bits: list[Signal], name: str) -> Array:
     return Array(sums)
 
 
-class ForesightProof(Proof):
-    """Foresight decides over windows, and their results arrive from the next cycle on, one each cycle.
+class IssueGateProof(Proof):
+    """IssueGate decides over windows, and their results arrive from the next cycle on, one each cycle.
 
     What is known: every group that was issued is served before the backlog says so. A group whose walk is so many
     cycles old has so many of the walker's and the lookahead's registers before it, and then one cycle for each group
@@ -228,14 +228,14 @@ class ForesightProof(Proof):
         self,
         config: Config,
         *,
-        foresight: ModuleType = foresight,
+        issue_gate: ModuleType = issue_gate,
         results: ModuleType | None = None,
         counts_pauses: bool = True,
     ):
         super().__init__()
         self.counts_pauses = counts_pauses
         self.config = config
-        self.gate = foresight.Foresight(config, landing_latency=dict.fromkeys(config.engines, 0))
+        self.gate = issue_gate.IssueGate(config, landing_latency=dict.fromkeys(config.engines, 0))
         self.results = (results or abstract()).Results(config)
 
     def elaborate(self, platform: object) -> Module:
@@ -522,7 +522,7 @@ class ForesightProof(Proof):
     ],
 )
 def test_no_result_finds_the_fifo_full_or_lands_late(config: str, tmp_path: Path) -> None:
-    prove(ForesightProof(CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
+    prove(IssueGateProof(CONFIGS[config]), tmp_path, depth=DEPTH, cover_depth=24, incremental=False)
 
 
 _GATE = {
@@ -532,7 +532,7 @@ _GATE = {
     "counter": ("max(limits) + ", "_SINGLE_LIMIT + "),
     "landing": ("(landing <= 1))]", "(landing <= 2))]"),
     "waits": ("waits = step.waits & ~landed", "waits = step.waits & 0"),
-    "handed": ("landing <= 1 + self.finish_latency", "landing <= 2 + self.finish_latency"),
+    "handed": ("landing <= 1 + self.epilogue_latency", "landing <= 2 + self.epilogue_latency"),
     "changes": ("waits |= step.changes & ~handed", "waits |= step.changes & 0"),
 }
 
@@ -543,7 +543,7 @@ def _changes(name: str) -> dict:
         # What the core did until long runs of commands were tried.
         return {"counts_pauses": False}
     if name in _GATE:
-        return {"foresight": broken(foresight, *_GATE[name])}
+        return {"issue_gate": broken(issue_gate, *_GATE[name])}
     return {
         "walker": {"results": abstract(walk=(_WALK, f"{_WALK} & ~lookahead.input.valid"))},
         # A whole group is a result.
@@ -583,7 +583,7 @@ def _changes(name: str) -> dict:
 def test_what_breaks_it_is_found(config: str, change: str, tmp_path: Path) -> None:
     with pytest.raises(ProofError, match="does not follow"):
         prove(
-            ForesightProof(CONFIGS[config], **_changes(change)),
+            IssueGateProof(CONFIGS[config], **_changes(change)),
             tmp_path,
             depth=DEPTH,
             cover_depth=24,

@@ -1,5 +1,5 @@
 # amaranth: UnusedElaboratable=no
-"""From groups to codes against the twins of all finishes, chosen anew for each group; and the place beside them."""
+"""From groups to codes against the twins of all epilogues, chosen anew for each group; and the place beside them."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from lutterfly.golden.numerics.requant import pack_parameters
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.transfer.tables import apply_table
 from lutterfly.hdl.engines import COMPONENTS
-from lutterfly.hdl.engines.engine import finish_flag
-from lutterfly.hdl.results.finishing import Finishing, finishing_latency
+from lutterfly.hdl.engines.engine import epilogue_flag
+from lutterfly.hdl.results.epilogues import Epilogues, epilogues_latency
 from lutterfly.hdl.results.group_walk import GroupTarget, settings_layout
 
 CONFIGS: dict[str, Config] = {"tiny": PRESETS["tiny"], "whole": FPC_CONFIGS["bottom-up"]}
 
 
-def finishing(config: Config) -> Finishing:
+def epilogues(config: Config) -> Epilogues:
     kinds = dict.fromkeys(COMPONENTS[code] for code in config.engines)
-    return Finishing(config, [finish for kind in kinds for finish in kind.finishes])
+    return Epilogues(config, [epilogue for kind in kinds for epilogue in kind.epilogues])
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CONFIGS)
 def test_matches_golden(simulate, name: str) -> None:
-    simulate(finishing(CONFIGS[name]), env={"CONFIG": name})
+    simulate(epilogues(CONFIGS[name]), env={"CONFIG": name})
 
 
-def test_a_finish_must_have_a_component() -> None:
-    with pytest.raises(ValueError, match="ADD: the finish sum must have a component"):
-        Finishing(PRESETS["tiny"], [])
+def test_an_epilogue_must_have_a_component() -> None:
+    with pytest.raises(ValueError, match="ADD: the epilogue sum must have a component"):
+        Epilogues(PRESETS["tiny"], [])
 
 
 class Groups:
@@ -67,37 +67,37 @@ class Groups:
         command |= {"shift": int(rng.integers(8)), "add_table": int(rng.integers(len(self.entries)))}
         command |= {"table": int(rng.integers(len(self.tables))), "table_enable": int(rng.integers(2))}
         specification = SPECIFICATIONS[engine]
-        finish = specification.finish_of(command)
+        epilogue = specification.epilogue_of(command)
         totals: np.ndarray = accumulators
         if engine == ADD:
             operands = accumulators.view(np.int8).reshape(self.lanes, 4)[:, :2].T
             totals = add_words(operands, self.entries[command["add_table"]])
         given: np.ndarray = parameters
-        if finish.is_whole:
+        if epilogue.is_whole:
             totals, given = values.astype(np.int32), parameters.view(np.int16)[: len(values)]
-        codes = finish.codes(totals, given, command)
-        if command["table_enable"] and not finish.is_whole:
+        codes = epilogue.codes(totals, given, command)
+        if command["table_enable"] and not epilogue.is_whole:
             codes = apply_table(codes, self.tables[command["table"]])
-        inputs = {"settings": pack(self._settings(command, specification, finish), settings_layout(self.config))}
+        inputs = {"settings": pack(self._settings(command, specification, epilogue), settings_layout(self.config))}
         arrays = {"accumulators": accumulators, "parameters": parameters}
         arrays |= {"values": values} if FPC in self.config.engines else {}
         inputs |= {name: int.from_bytes(array.tobytes(), "little") for name, array in arrays.items()}
-        return inputs, "whole_codes" if finish.is_whole else "codes", codes.tobytes()
+        return inputs, "whole_codes" if epilogue.is_whole else "codes", codes.tobytes()
 
-    def _settings(self, command: dict[str, Any], specification: Any, finish: Any) -> dict[str, Any]:
+    def _settings(self, command: dict[str, Any], specification: Any, epilogue: Any) -> dict[str, Any]:
         fields = {"add": {"add_table": command["add_table"]}}
         fields |= {"fpc": {"shift": command["shift"]}} if FPC in self.config.engines else {}
-        flags = {finish_flag(specification, finish): 1} if finish.has_hardware else {}
+        flags = {epilogue_flag(specification, epilogue): 1} if epilogue.has_hardware else {}
         common = {name: command[name] for name in ("zero_point", "low", "high", "table_enable", "table")}
         return {**common, **flags, "fields": fields}
 
 
 @cocotb.test(timeout_time=1, timeout_unit="ms")
-async def every_finish(dut) -> None:
+async def every_epilogue(dut) -> None:
     config, rng = CONFIGS[os.environ["CONFIG"]], np.random.default_rng(6)
-    groups, latency = Groups(config, rng), finishing_latency(config)
+    groups, latency = Groups(config, rng), epilogues_latency(config)
     writes = {LocalMemory.TABLE: groups.tables, ADD.memory: groups.entries}
-    names = {Finishing.write_name(code): values.reshape(-1) for code, values in writes.items()}
+    names = {Epilogues.write_name(code): values.reshape(-1) for code, values in writes.items()}
     await start(dut, {f"{name}__en": 0 for name in names} | {"settings": 0, "place": 0})
     for name, values in names.items():
         mask = (1 << len(getattr(dut, f"{name}__data"))) - 1
