@@ -14,6 +14,7 @@ FOLDERS = ("golden", "hdl", "host", "boards", "synth", "train", "bench", "exampl
 #: They tell of what was there once.
 OF_THE_PAST = ("CHANGELOG.md", "docs/results-history.md")
 _PATH = re.compile(rf"(?<![\w/.-])(?:{'|'.join(FOLDERS)}|cocotb_tests)/[\w/.-]*\w")
+_FILE = re.compile(r"`((?:\w+/)*\w+\.py)`")
 _NAME = re.compile(r"lutterfly((?:\.(?:golden|hdl|host|boards|synth|train|examples))(?:\.\w+)*)")
 
 
@@ -41,8 +42,14 @@ def lost(text: str) -> list[str]:
     return paths + [f"lutterfly{name}" for name in _NAME.findall(text) if not is_there(name)]
 
 
+def lost_files(text: str) -> list[str]:
+    """Return the files that are not there, of those that a page names by the ends of their paths (`clock/buses.py`)."""
+    return [name for name in _FILE.findall(text) if not any(f"/{path}".endswith(f"/{name}") for path in tracked())]
+
+
 def test_what_is_named_is_there() -> None:
     assert {name: found for name, text in texts() if (found := lost(text))} == {}
+    assert {name: found for name, text in texts() if name.endswith(".md") and (found := lost_files(text))} == {}
 
 
 @pytest.mark.parametrize(
@@ -57,6 +64,10 @@ def test_what_is_named_is_there() -> None:
 )
 def test_what_is_not_there_is_seen(text: str, expected: list[str]) -> None:
     assert lost(text) == expected
+
+
+def test_a_file_that_is_named_by_the_end_of_its_path_is_there() -> None:
+    assert lost_files("`golden/isa.py`, `clock/buses.py`, `buses.py` and `lock/buses.py`") == ["lock/buses.py"]
 
 
 def test_links_between_pages_lead_somewhere() -> None:
