@@ -36,7 +36,7 @@ ORDER = {
     "golden": "link numerics transfer connections engines timing program machine",
     "hdl": "parts bus memories link engines dma results compute control",
     "host": "files model graph frontend quantize program compiler driver simulation"
-    " handoff transports experimental backend session report transfer command",
+    " integration transports experimental backend session report transfer command",
     "host/compiler": "lower rewrite layout schedule clock cluster",
     "host/frontend": "functions lowering qonnx",
     "synth": "netlist mapped placed",

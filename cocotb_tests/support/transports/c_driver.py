@@ -15,7 +15,7 @@ from lutterfly.golden.program.program import Program
 from lutterfly.golden.registers import REGISTERS
 from lutterfly.host.driver.ports import port_dtype
 from lutterfly.host.driver.transport import Transport
-from lutterfly.host.handoff.export import DRIVER, ModelSource, files
+from lutterfly.host.integration.export import DRIVER, ModelSource, files
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion")
 #: What the driver returns, in the order of lutterfly.h.

@@ -15,7 +15,7 @@ from ..answer import finish, reporting
 from ..models import synth as measure
 from ..options import Batch, BoardName, ConfigOption, Cores, DeviceConfig, Json, Model, OtherConfig, Spread
 from ..target import Target
-from . import commands, devices, handoff
+from . import commands, devices, integration
 
 #: The board or configuration that the twin simulates.
 DEFAULT_BOARD = "ulx3s-85f"
@@ -49,7 +49,7 @@ def verilog(
     """Generate the accelerator as Verilog."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
         finish(
-            handoff.verilog(output, find_config(config, cores), progress, core=core, vivado=vivado, trace=trace),
+            integration.verilog(output, find_config(config, cores), progress, core=core, vivado=vivado, trace=trace),
             as_json,
         )
 
@@ -76,7 +76,7 @@ def export(
     """Write a program as C, with a driver in C99 that needs no operating system, and an example."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
         target = Target.of(config, cores, spread, batch)
-        finish(handoff.export(model, output, name, arena_bytes, target, progress), as_json)
+        finish(integration.export(model, output, name, arena_bytes, target, progress), as_json)
 
 
 def synth(

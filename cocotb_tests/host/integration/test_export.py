@@ -21,8 +21,8 @@ from lutterfly.golden.units import Queue
 from lutterfly.host.command import main
 from lutterfly.host.driver.driver import cycle_limit
 from lutterfly.host.files.files import write_folder
-from lutterfly.host.handoff import export as c_text
-from lutterfly.host.handoff.export import DRIVER, EXAMPLE, MAIN, ModelSource, file_names, files, host_lines
+from lutterfly.host.integration import export as c_text
+from lutterfly.host.integration.export import DRIVER, EXAMPLE, MAIN, ModelSource, file_names, files, host_lines
 from lutterfly.host.model.model import Model
 from lutterfly.host.session.loading import load_program
 

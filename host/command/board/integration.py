@@ -22,7 +22,7 @@ def export(model: Path, output: Path, name: str, arena_bytes: int | None, target
         If the arena is too small, C has the name already, or the folder cannot be written. All but the first is checked
         before long work begins.
     """
-    from ...handoff import export
+    from ...integration import export
 
     export.check_name(name)
     check_folder(output, export.file_names(name))

@@ -19,7 +19,7 @@ from lutterfly.golden.program.stages import stages
 from lutterfly.golden.units import ErrorCode, Unit, remedy
 from lutterfly.host.backend.golden_functions import evaluate_all
 from lutterfly.host.driver.ports import from_codes, port_dtype, to_codes
-from lutterfly.host.handoff.export import DRIVER, ModelSource, files
+from lutterfly.host.integration.export import DRIVER, ModelSource, files
 from lutterfly.host.session.loading import LoadedProgram, load
 from lutterfly.host.simulation.build import library
 from lutterfly.host.simulation.simulator import Fault, HarnessSettings, MemorySettings, VerilatorTransport
