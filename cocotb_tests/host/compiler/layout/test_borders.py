@@ -127,6 +127,7 @@ def test_a_network_that_does_not_fit_has_no_views() -> None:
     assert copied(plan) == ["concat_t3"]
 
 
+@pytest.mark.demo_core
 def test_cycles_on_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = fire()
     viewed = measure(graph, CONFIG)
