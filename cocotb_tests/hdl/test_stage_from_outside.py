@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.compute_bench import ComputeBench, expected, random_scenario
-from cocotb_tests.support.tiers import sweep
 from cocotb_tests.support.toys.toy_stage import PEAK, PeakConfig, add_stage, greatest_sums
 from lutterfly.golden.config_parts import ArrayConfig
 from lutterfly.golden.engines import DEPTHWISE, FPC, MAC, SPECIFICATIONS, WINOGRAD, EngineConfigs
@@ -63,7 +62,8 @@ def test_a_wait_that_the_configuration_does_not_know_of_is_refused(monkeypatch: 
         MacArray(CONFIGS["beside MAC"])
 
 
-@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("beside MAC",)))
+@pytest.mark.regress
+@pytest.mark.parametrize("name", CONFIGS)
 def test_matches_golden(simulate, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     add_stage(monkeypatch)
     simulate(ComputeUnit(CONFIGS[name]), env={"CONFIG": name})

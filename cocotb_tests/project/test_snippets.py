@@ -34,7 +34,11 @@ TARGET = re.compile(r"(?:^    (?:\S.*&& )?|`)make ([a-z][a-z-]*)", re.MULTILINE)
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-@pytest.mark.parametrize("snippet", PLAIN, ids=lambda snippet: snippet.key)
+@pytest.mark.parametrize(
+    "snippet",
+    # The session of README simulates the default accelerator.
+    [pytest.param(one, marks=[pytest.mark.demo_core] * (one.key == "README.md 1"), id=one.key) for one in PLAIN],
+)
 def test_a_snippet_runs(snippet: Snippet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     snippet.run(PROVIDERS.get(snippet.key, dict)())

@@ -238,7 +238,7 @@ class Stored:
 
 @dataclass(frozen=True, eq=False)
 class Constant:
-    """What an operation needs in one of the memories for constants.
+    """The constants of an operation in one of their memories.
 
     Attributes
     ----------
@@ -264,7 +264,7 @@ class Constant:
         return sum(self.tile_bytes[tiles.start : tiles.stop])
 
     def part(self, tiles: range) -> bytes | Stored:
-        """What some tiles need: all of it where they share it."""
+        """Return the bytes that some tiles need; all of them where the tiles share them."""
         if not self.tile_bytes:
             return self.image
         start = self.size(range(tiles.start))
@@ -338,7 +338,7 @@ class Operation(ABC):
     @cached_property
     @abstractmethod
     def constants(self) -> dict[LocalMemory, Constant]:
-        """What all jobs need in the memories for constants.
+        """The constants of all jobs, by their memory.
 
         Raises
         ------

@@ -25,7 +25,7 @@ from .layout.constants import segment_of
 from .network import Network
 from .operation import Command, Constant, Job, Stored, SyncedCommand, TimedCommand
 from .plan import Divided, Loaded, Placed, Plan, Scheduled, Spread
-from .storage import Residence, unit_bytes
+from .storage import LiveRange, unit_bytes
 
 # Constants: where they lie in each memory, and which layers use them.
 
@@ -148,10 +148,10 @@ def _kind(plan: Network, layer: Layer) -> str:
 def _feature_bytes(plan: Divided) -> list[int]:
     """Return the most bytes of the feature memory that are in use during a job of each layer."""
     change = [0] * (len(plan.jobs) + 1)
-    for residence in plan.residences:
-        change[max(residence.first, 0)] += residence.storage.size_bytes
+    for live_range in plan.live_ranges:
+        change[max(live_range.first, 0)] += live_range.storage.size_bytes
         # Tensors for the host leave after the last job.
-        change[min(residence.last + 1, len(plan.jobs))] -= residence.storage.size_bytes
+        change[min(live_range.last + 1, len(plan.jobs))] -= live_range.storage.size_bytes
     most = [0] * len(plan.graph.layers)
     for job, taken in zip(plan.jobs, itertools.accumulate(change), strict=False):
         most[job.index] = max(most[job.index], taken)
@@ -163,16 +163,16 @@ def _feature_bytes(plan: Divided) -> list[int]:
 
 @dataclass(eq=False)
 class _Touched:
-    """A residence with the commands that move what lies there, and those that read it."""
+    """A live range with the commands that move what lies there, and those that read it."""
 
-    residence: Residence
+    live_range: LiveRange
     moved: list[Command] = field(default_factory=list)
     read: list[Command] = field(default_factory=list)
 
 
 def placed_tensors(plan: Scheduled) -> list[PlacedTensor]:
-    """List every residence that some command touches, in the order of the first job that does."""
-    found = [_Touched(residence) for residence in plan.residences]
+    """List every live range that some command touches, in the order of the first job that does."""
+    found = [_Touched(live_range) for live_range in plan.live_ranges]
     _add_computes(plan, found)
     owners = _owners(plan)
     for command in plan.commands:
@@ -187,12 +187,12 @@ def _add_computes(plan: Scheduled, found: Sequence[_Touched]) -> None:
     """Add the commands of each job to what it writes and to what it reads."""
     latest, begun = _nobody(plan), 0
     for number, (job, commands) in enumerate(zip(plan.jobs, plan.computes, strict=True)):
-        while begun < len(found) and found[begun].residence.first <= number:
-            latest[_place(found[begun].residence)] = begun
+        while begun < len(found) and found[begun].live_range.first <= number:
+            latest[_place(found[begun].live_range)] = begun
             begun += 1
-        # Residences of one time do not overlap, and they are in the order of their first job.
+        # Live ranges of one time do not overlap, and they are in the order of their first job.
         target, *sources = (int(latest[storage.address]) for storage in (job.target, *job.sources))
-        here = {owner for owner in (target, *sources) if owner >= 0 and found[owner].residence.last >= number}
+        here = {owner for owner in (target, *sources) if owner >= 0 and found[owner].live_range.last >= number}
         if target in here:
             found[target].moved.extend(commands)
         for owner in here - {target}:
@@ -200,53 +200,53 @@ def _add_computes(plan: Scheduled, found: Sequence[_Touched]) -> None:
 
 
 def _owners(plan: Scheduled) -> dict[Command, int]:
-    """Number the residence whose bytes each command of the DMA queue moves, of all that use an address in turn.
+    """Number the live range whose bytes each command of the DMA queue moves, of all that use an address in turn.
 
-    A command that writes serves the first residence that is still needed; one that stores serves the last that has
-    begun. Both walks follow the order of the residences, so that each of them is taken once.
+    A command that writes serves the first live range that is still needed; one that stores serves the last that has
+    begun. Both walks follow the order of the live ranges, so that each of them is taken once.
     """
     position: dict[Command, int] = {command: number for number, command in enumerate(plan.commands)}
     moving = [(command, address) for command in plan.commands if (address := _address(command)) is not None]
     owners: dict[Command, int] = {}
 
-    def begin(residence: Residence) -> int:
-        return -1 if residence.first < 0 else position[plan.computes[residence.first][0]]
+    def begin(live_range: LiveRange) -> int:
+        return -1 if live_range.first < 0 else position[plan.computes[live_range.first][0]]
 
-    def end(residence: Residence) -> int:
-        return len(position) if residence.last >= len(plan.jobs) else position[plan.computes[residence.last][-1]]
+    def end(live_range: LiveRange) -> int:
+        return len(position) if live_range.last >= len(plan.jobs) else position[plan.computes[live_range.last][-1]]
 
     latest, begun = _nobody(plan), 0
     for command, address in moving:
         if command.opcode is Opcode.STORE:
-            while begun < len(plan.residences) and begin(plan.residences[begun]) < position[command]:
-                latest[_place(plan.residences[begun])] = begun
+            while begun < len(plan.live_ranges) and begin(plan.live_ranges[begun]) < position[command]:
+                latest[_place(plan.live_ranges[begun])] = begun
                 begun += 1
             owners[command] = int(latest[address])
-    ending = sorted(range(len(plan.residences)), key=lambda number: end(plan.residences[number]))
-    earliest = np.full(plan.config.memory.feature_bytes, len(plan.residences))
+    ending = sorted(range(len(plan.live_ranges)), key=lambda number: end(plan.live_ranges[number]))
+    earliest = np.full(plan.config.memory.feature_bytes, len(plan.live_ranges))
     for command, address in reversed(moving):
         if command.opcode is not Opcode.STORE:
-            while ending and end(plan.residences[ending[-1]]) > position[command]:
+            while ending and end(plan.live_ranges[ending[-1]]) > position[command]:
                 number = ending.pop()
-                place = _place(plan.residences[number])
+                place = _place(plan.live_ranges[number])
                 earliest[place] = np.minimum(earliest[place], number)
             owners[command] = int(earliest[address])
     return owners
 
 
 def _nobody(plan: Network) -> npt.NDArray[np.int64]:
-    """Make an array with the number of a residence for each byte of the feature memory: that of none yet."""
+    """Make an array with the number of a live range for each byte of the feature memory: that of none yet."""
     return np.full(plan.config.memory.feature_bytes, -1)
 
 
-def _place(residence: Residence) -> slice:
+def _place(live_range: LiveRange) -> slice:
     """Return its bytes in the feature memory."""
-    storage = residence.storage
+    storage = live_range.storage
     return slice(storage.address, storage.address + storage.size_bytes)
 
 
 def _shown(plan: Placed, touched: _Touched, numbers: Mapping[int, int]) -> PlacedTensor:
-    name, storage = touched.residence.tensor, touched.residence.storage
+    name, storage = touched.live_range.tensor, touched.live_range.storage
     return PlacedTensor(
         name,
         storage.address,

@@ -18,7 +18,7 @@ from ...golden.units import Queue
 from ..graph import Graph
 from .network import Network, Span
 from .operation import Command, Cut, Job, Operation, SyncedCommand, TimedCommand
-from .storage import Arrival, Residence, Segment, Storage
+from .storage import Arrival, LiveRange, Segment, Storage
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -91,12 +91,12 @@ class Divided(Segmented):
     ----------
     jobs : tuple of Job
         The parts in which the layers are executed, in order; from :class:`Loaded` on with their constants.
-    residences : tuple of Residence
+    live_ranges : tuple of LiveRange
         The allocations in the feature memory with the jobs that use them, in the order of the first job.
     """
 
     jobs: tuple[Job, ...]
-    residences: tuple[Residence, ...]
+    live_ranges: tuple[LiveRange, ...]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -220,7 +220,7 @@ class Storage:
 
 
 def border_sign(storage: Storage) -> int:
-    """What the border of a binary tensor holds, +1 or -1."""
+    """Return the value of a binary tensor's border, +1 or -1."""
     return 1 if storage.value else -1
 
 
@@ -229,12 +229,12 @@ def pieces(start: int, size: int, count: int, pitch: int) -> Addresses:
     return (start + np.arange(count)[:, None] * pitch + np.arange(size)).reshape(-1)
 
 
-# Residences: what lies in the feature memory, and how long.
+# Live ranges: what lies in the feature memory, and how long.
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """What the DMA loads of a tensor.
+    """A part of a tensor that the DMA loads.
 
     Attributes
     ----------
@@ -253,7 +253,7 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """What the DMA stores of a tensor.
+    """A part of a tensor that the DMA stores.
 
     Attributes
     ----------
@@ -267,7 +267,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, eq=False)
-class Residence:
+class LiveRange:
     """A tensor, or a part of one, in the feature memory, and the jobs for which it is there.
 
     Attributes
@@ -297,7 +297,7 @@ class Residence:
 
 
 def unit_bytes(config: Config, memory: LocalMemory) -> int:
-    """What a COMPUTE command counts addresses of this memory in."""
+    """Return the bytes of a unit in which COMPUTE commands count addresses of this memory."""
     return memory.unit_bytes(config)
 
 

@@ -145,7 +145,7 @@ def plan_arenas(plans: Sequence[Divided], ports: Iterable[Tensor]) -> tuple[list
         The address of each of the network's tensors in the arena.
     """
     moved = [
-        [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.residences if each.departures)]
+        [*plan.graph.inputs, *plan.graph.outputs, *(each.tensor for each in plan.live_ranges if each.departures)]
         for plan in plans
     ]
     excerpts = [[plan.excerpt_of(name) for name in names] for plan, names in zip(plans, moved, strict=True)]
@@ -165,7 +165,7 @@ def plan_arenas(plans: Sequence[Divided], ports: Iterable[Tensor]) -> tuple[list
 def _external(plan: Divided, addresses: Mapping[str, int]) -> dict[str, int]:
     """Return the addresses of a core's tensors in the arena."""
     # Tensors that a core only reads are stored by another one.
-    names = [*plan.graph.inputs, *plan.graph.outputs, *(residence.tensor for residence in plan.residences)]
+    names = [*plan.graph.inputs, *plan.graph.outputs, *(live_range.tensor for live_range in plan.live_ranges)]
     excerpts = {name: plan.excerpt_of(name) for name in names}
     return {
         name: addresses[excerpt.tensor.name] + _offset(excerpt)

@@ -254,19 +254,23 @@ def tasks_of(plan: Loaded) -> list[Task]:
     barriers = _barriers(plan)
     owner = np.full(plan.config.memory.feature_bytes, -1)
     end = len(plan.jobs)
-    for number, residence in enumerate(plan.residences):
-        storage, tensor, excerpt = residence.storage, plan.outside(residence.tensor), plan.excerpt_of(residence.tensor)
+    for number, live_range in enumerate(plan.live_ranges):
+        storage, tensor, excerpt = (
+            live_range.storage,
+            plan.outside(live_range.tensor),
+            plan.excerpt_of(live_range.tensor),
+        )
         place = slice(storage.address, storage.address + storage.size_bytes)
         before = [earlier for earlier in _distinct(owner[place]) if earlier >= 0]
         owner[place] = number
-        free = max((plan.residences[earlier].last for earlier in before), default=-1)
+        free = max((plan.live_ranges[earlier].last for earlier in before), default=-1)
         drained = [task for earlier in before for task in store_of.get(earlier, ())]
         for task in drained:
-            task.deadline = min(task.deadline, max(residence.first, 0))
+            task.deadline = min(task.deadline, max(live_range.first, 0))
 
         fills = fill_border(storage, tensor)
         if fills:
-            tasks.append(Task(_of_layer(plan, fills, residence.border), free, residence.border, drained))
+            tasks.append(Task(_of_layer(plan, fills, live_range.border), free, live_range.border, drained))
         first_row = excerpt.region.rows.start
         rows_of_tensor = [(excerpt.tensor.name, first_row + row) for row in storage.rows]
         columns = storage.columns
@@ -279,22 +283,22 @@ def tasks_of(plan: Loaded) -> list[Task]:
             )
         )
         arriving = []
-        for incoming in residence.arrivals:
-            commands = load(incoming.storage, tensor, plan.external[residence.tensor], incoming.rows)
+        for incoming in live_range.arrivals:
+            commands = load(incoming.storage, tensor, plan.external[live_range.tensor], incoming.rows)
             after = drained + sources
-            if _crosses(plan, residence.tensor, incoming):
+            if _crosses(plan, live_range.tensor, incoming):
                 after = [*after, barriers[excerpt.tensor.name]]
             arriving.append(Task(_of_layer(plan, commands, incoming.job), free, incoming.job, after))
         tasks += [task for task in arriving if task.commands]
-        for outgoing in residence.departures:
-            commands = store(outgoing.storage, tensor, plan.external[residence.tensor])
+        for outgoing in live_range.departures:
+            commands = store(outgoing.storage, tensor, plan.external[live_range.tensor])
             task = Task(_of_layer(plan, commands, outgoing.job), outgoing.job, end)
             store_of.setdefault(number, []).append(task)
             for row in rows_of_tensor:
                 stores.setdefault(row, []).append((columns, task))
             if excerpt.tensor.name in barriers:
                 barriers[excerpt.tensor.name].after.append(task)
-            stores_of.setdefault(residence.tensor, []).append(task)
+            stores_of.setdefault(live_range.tensor, []).append(task)
             tasks.append(task)
     tasks += barriers.values()
     for arrival in plan.arrivals:

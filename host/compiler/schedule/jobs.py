@@ -1,4 +1,4 @@
-"""Jobs are the parts in which layers are executed; residences are the allocations in the feature memory for them."""
+"""Jobs are the parts in which layers are executed; live ranges are the allocations in the feature memory for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..layout.cuts import Geometry, reached, row_groups
 from ..network import Region
 from ..operation import Job
 from ..plan import Divided, Segmented
-from ..storage import Incoming, Outgoing, Residence, Storage
+from ..storage import Incoming, LiveRange, Outgoing, Storage
 
 # Rows that other cores wait for have priority, so that they are exchanged while the rest is computed.
 
@@ -64,12 +64,12 @@ def plan_jobs(plan: Segmented) -> Divided:
     A first layer that may begin before its whole input has arrived has one for each group of rows, if its constants are
     resident.
     """
-    jobs, residences = list[Job](), list[Residence]()
+    jobs, live_ranges = list[Job](), list[LiveRange]()
     for index in range(len(plan.graph.layers)):
         if index in plan.cuts:
             cut, parts = _cut_jobs(plan, index, len(jobs))
             jobs += cut
-            residences += parts
+            live_ranges += parts
         else:
             jobs += _whole_jobs(plan, index)
     numbers: list[list[int]] = [[] for _ in plan.graph.layers]
@@ -79,23 +79,23 @@ def plan_jobs(plan: Segmented) -> Divided:
     leaving = {*map(plan.root, plan.graph.outputs), *plan.matrices}
     for name in plan.spans:
         own = readers.get(name, []), writers.get(name, [])
-        residences.append(_residence(plan, name, *own, jobs, numbers, leaves=name in leaving))
-    residences.sort(key=lambda residence: residence.first)
-    return Divided.of(plan, jobs=tuple(jobs), residences=tuple(residences))
+        live_ranges.append(_live_range(plan, name, *own, jobs, numbers, leaves=name in leaving))
+    live_ranges.sort(key=lambda live_range: live_range.first)
+    return Divided.of(plan, jobs=tuple(jobs), live_ranges=tuple(live_ranges))
 
 
 def check_jobs(plan: Divided) -> None:
-    """Check that residences of the same time do not overlap, and that they are the storages that jobs read and
+    """Check that live ranges of the same time do not overlap, and that they are the storages that jobs read and
     write."""
-    present: list[Residence] = []
-    for residence in plan.residences:
-        present = [other for other in present if other.last >= residence.first]
+    present: list[LiveRange] = []
+    for live_range in plan.live_ranges:
+        present = [other for other in present if other.last >= live_range.first]
         for other in present:
-            below, above = sorted((residence.storage, other.storage), key=lambda storage: storage.address)
-            assert below.address + below.size_bytes <= above.address, (residence.tensor, other.tensor)
-        present.append(residence)
+            below, above = sorted((live_range.storage, other.storage), key=lambda storage: storage.address)
+            assert below.address + below.size_bytes <= above.address, (live_range.tensor, other.tensor)
+        present.append(live_range)
     limit = plan.config.memory.feature_bytes
-    assert all(residence.storage.address + residence.storage.size_bytes <= limit for residence in plan.residences)
+    assert all(live_range.storage.address + live_range.storage.size_bytes <= limit for live_range in plan.live_ranges)
 
 
 def _whole_jobs(plan: Segmented, index: int) -> list[Job]:
@@ -120,12 +120,12 @@ def _whole_jobs(plan: Segmented, index: int) -> list[Job]:
     ]
 
 
-def _cut_jobs(plan: Segmented, index: int, first: int) -> tuple[list[Job], list[Residence]]:
+def _cut_jobs(plan: Segmented, index: int, first: int) -> tuple[list[Job], list[LiveRange]]:
     """Cut a layer whose tensors are not all whole: its jobs, numbered from ``first`` on, and the parts in buffers."""
     layer, (cut, buffers), partial = plan.graph.layers[index], plan.cuts[index], plan.partial(index)
     geometry = Geometry(plan, index, cut, partial)
-    jobs, residences = list[Job](), list[Residence]()
-    #: The residence of the latest part of each tensor, and the buffers used so far.
+    jobs, live_ranges = list[Job](), list[LiveRange]()
+    #: The live range of the latest part of each tensor, and the buffers used so far.
     here, used = dict[str, int](), dict.fromkeys(partial, 0)
 
     def occupy(name: str, storage: Storage, *, arrives: bool) -> None:
@@ -133,33 +133,33 @@ def _cut_jobs(plan: Segmented, index: int, first: int) -> tuple[list[Job], list[
         job, address = first + len(jobs), buffers[name][used[name] % len(buffers[name])]
         placed = dataclasses.replace(storage, address=address)
         arrivals = (Incoming(job, placed, storage.rows),) if arrives else ()
-        here[name], used[name] = len(residences), used[name] + 1
-        residences.append(Residence(name, placed, job, job, job, arrivals))
+        here[name], used[name] = len(live_ranges), used[name] + 1
+        live_ranges.append(LiveRange(name, placed, job, job, job, arrivals))
 
     for tiles, rows, columns in itertools.product(geometry.tiles, geometry.rows, geometry.columns):
         sources, target = geometry.storages_of(rows, columns, tiles)
         for name, storage in dict(zip(layer.fetched, sources, strict=True)).items():
-            if name in partial and not (name in here and _same_place(residences[here[name]].storage, storage)):
+            if name in partial and not (name in here and _same_place(live_ranges[here[name]].storage, storage)):
                 occupy(name, storage, arrives=True)
         if layer.output in partial:
             occupy(layer.output, target, arrives=False)
-            target = residences[here[layer.output]].storage
+            target = live_ranges[here[layer.output]].storage
         sources = tuple(
-            residences[here[name]].storage if name in partial else plan.storages[name] for name in layer.fetched
+            live_ranges[here[name]].storage if name in partial else plan.storages[name] for name in layer.fetched
         )
         jobs.extend(Job(index, sources, target, rows, columns, piece) for piece in split(plan, index, tiles))
         last = first + len(jobs) - 1
         for name, number in here.items():
             departures = (Outgoing(last, target),) if name == layer.output else ()
-            residences[number] = dataclasses.replace(residences[number], last=last, departures=departures)
-    return jobs, residences
+            live_ranges[number] = dataclasses.replace(live_ranges[number], last=last, departures=departures)
+    return jobs, live_ranges
 
 
 def _same_place(one: Storage, other: Storage) -> bool:
     return dataclasses.replace(one, address=0) == dataclasses.replace(other, address=0)
 
 
-def _residence(
+def _live_range(
     plan: Segmented,
     name: str,
     readers: list[int],
@@ -168,8 +168,8 @@ def _residence(
     numbers: list[list[int]],
     *,
     leaves: bool,
-) -> Residence:
-    """Make the residence of a tensor that is whole in the feature memory for some layers.
+) -> LiveRange:
+    """Make the live range of a tensor that is whole in the feature memory for some layers.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def _residence(
     # An input, which no layer writes, lies in external memory already.
     is_whole = leaves or any(index > end for index in readers)
     departures = _departing(plan, name, writers, jobs, numbers, is_whole=is_whole) if writers else ()
-    return Residence(
+    return LiveRange(
         name,
         storage,
         first=-1 if born < 0 else numbers[born][0],

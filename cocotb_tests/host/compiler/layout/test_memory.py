@@ -166,7 +166,7 @@ def test_outputs_leave_before_a_tensor_is_spilled() -> None:
 def test_borders_that_are_still_there_are_not_filled_again() -> None:
     maker = GraphMaker((64, 16, 8))
     plan = exact_plan(maker.finish(maker.convolution("x", 8, SAME)), TINY)
-    parts = [residence for residence in plan.residences if residence.arrivals]
+    parts = [live_range for live_range in plan.live_ranges if live_range.arrivals]
     assert len(parts) > 4
     # Above the first part, beside the parts in either buffer, below the last part.
     fills = [command for command in plan.commands if command.opcode is Opcode.FILL]

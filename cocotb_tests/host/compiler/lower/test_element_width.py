@@ -169,7 +169,7 @@ def test_layouts_and_the_arena_follow_the_width(monkeypatch: pytest.MonkeyPatch,
     maker = GraphMaker((6, 6, 16))
     graph = maker.finish(maker.convolution("x", 8, Window((3, 3), pads=(1, 1, 1, 1))))
     laid_out = plan_borders(Network(widened(graph, bits), TINY))
-    plan = plan_arena(plan_of(Divided, laid_out, residences=()))
+    plan = plan_arena(plan_of(Divided, laid_out, live_ranges=()))
     assert plan.storages["x"].row_pitch == (6 + 1) * 2 * bits
     assert plan.storages["t0"].size_bytes == 6 * 6 * bits
     assert plan.external == {"x": 0, "t0": aligned(6 * 6 * 2 * bits)}
