@@ -17,14 +17,13 @@ from cocotb_tests.support.networks.families import (
     ODD,
     ROUND,
     network,
-    target,
+    on_their_cores,
 )
 from cocotb_tests.support.networks.families.builder import Form, Net
 from cocotb_tests.support.oracles import trials
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.met import Coverage
 from cocotb_tests.support.oracles.trials import Sweep, attempt, beginnings, shrink
-from cocotb_tests.support.tiers import core_marks
 from lutterfly.host.compiler import compile_graph
 from lutterfly.host.compiler.rewrite.rewrites import batched
 from lutterfly.host.frontend import import_model
@@ -146,9 +145,7 @@ BLOCK, BLOCKS = len(FAMILIES), 67
 LATE, REFUSED = 1, 1
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=core_marks(target(seed)[1])) for seed in (*QUICK, *QUICK_COMBINED)]
-)
+@pytest.mark.parametrize("seed", on_their_cores((*QUICK, *QUICK_COMBINED)))
 def test_networks_on_the_core(seed: int):
     sweep = Sweep()
     sweep.run([seed])

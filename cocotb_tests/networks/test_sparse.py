@@ -7,13 +7,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from cocotb_tests.support.networks.families import network, target
+from cocotb_tests.support.networks.families import network, on_their_cores
 from cocotb_tests.support.networks.pruning import pruned
 from cocotb_tests.support.oracles.exactness import needs_reference
 from cocotb_tests.support.oracles.execution import Measured, measure
 from cocotb_tests.support.oracles.trials import REFUSED, judge
 from cocotb_tests.support.quantised.graphs import GraphMaker
-from cocotb_tests.support.tiers import core_marks
 from lutterfly.golden.memories import LocalMemory
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.compiler import plan_graph
@@ -47,7 +46,7 @@ def right(seed: int) -> bool:
 
 @needs_reference
 @pytest.mark.sampled(6)
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=core_marks(target(seed)[1])) for seed in QUICK])
+@pytest.mark.parametrize("seed", on_their_cores(QUICK))
 def test_pruned_networks_on_the_core(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every third one with channels in the order of the model."""
     if seed % 3 == 0:

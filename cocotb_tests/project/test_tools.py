@@ -15,7 +15,7 @@ import pytest
 
 from cocotb_tests.support import components
 from cocotb_tests.support.checkout import PROJECT, PYPROJECT, ROOT, tracked
-from tools.mutation import mutants
+from tools.mutation import mutants, workplace
 
 HEAD = "Lutterfly needs, and this machine lacks:"
 
@@ -146,3 +146,10 @@ def test_what_is_shared_is_found_by_what_it_holds(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(components, "RUNTIME_HEADER", "shared.h")
     keys.add(components.runtime_key(["-O1"]))
     assert len(keys) == 5
+
+
+def test_the_tiers_of_mutations_have_every_test() -> None:
+    """The tier `test` is what pytest runs unasked, and the tier `regress` all others."""
+    *_, test, regress = workplace.runs_for("golden/isa.py", workplace.TIERS, jobs=1)
+    assert test.arguments[-1] == PROJECT["tool"]["pytest"]["ini_options"]["addopts"][-1]
+    assert test.arguments[-1] == f"not ({regress.arguments[-1]})"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ...golden.config import Config
 from ...golden.memories import LocalMemory
@@ -200,7 +200,7 @@ class Plan(Scheduled):
 
     def queue(self, queue: Queue) -> Sequence[TimedCommand]:
         """Return the commands of one queue."""
-        return [command for command in self.commands if command.queue is queue]
+        return cast("Sequence[TimedCommand]", super().queue(queue))
 
     def with_model_words(self, words: Mapping[str, int]) -> Plan:
         """Return the plan with the words of layers, by their names, in the model's order of channels, for the report.

@@ -21,6 +21,8 @@ from .nearest import OF_THE_TREE, PACKAGE, TESTS, nearest
 
 #: Tiers of tests: the nearest ones, all of `make test`, and the others of `make regress`.
 TIERS = ("near", "test", "regress")
+#: Markers of the tests that `make test` leaves out.
+_BEYOND_TEST = "regress or demo_core"
 #: Folders of the checkout that are not part of the tree.
 _LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info")
 #: Time-outs of the tests themselves must end a hang; a hang that ends here was not noticed.
@@ -89,12 +91,12 @@ def runs_for(file: str, tiers: Sequence[str], jobs: int) -> Iterator[PytestRun]:
     near = nearest(file)
     if "near" in tiers:
         for tests in filter(None, (near[:1], near[1:])):
-            yield PytestRun("near", [*tests, "-m", "not (regress or demo_core)"])
+            yield PytestRun("near", [*tests, "-m", f"not ({_BEYOND_TEST})"])
     everything = [f"--ignore={OF_THE_TREE}", f"--numprocesses={jobs}"]
     if "test" in tiers:
-        yield PytestRun("test", [*everything, "-m", "not (regress or demo_core)"])
+        yield PytestRun("test", [*everything, "-m", f"not ({_BEYOND_TEST})"])
     if "regress" in tiers:
-        yield PytestRun("regress", [*everything, "-m", "regress"])
+        yield PytestRun("regress", [*everything, "-m", _BEYOND_TEST])
 
 
 class Workplace:

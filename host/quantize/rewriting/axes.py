@@ -71,7 +71,8 @@ def as_pixels(
     result = [1 if axis in axes else shape[axis] for axis in own]
     if not attributes_of(node).get("keepdims", 1):
         result = [shape[axis] for axis in kept]
-    sizes = {"pixels": [-1 if batch else 1, channels, count], "kept": [*([-1] if batch else []), *result]}
+    samples = [-1] * len(batch)
+    sizes = {"pixels": [*(samples or [1]), channels, count], "kept": [*samples, *result]}
     before, after = (graph.constant(f"{name}_{key}", np.array(size, np.int64)) for key, size in sizes.items())
     order = [*batch, *kept, *axes]
     turned: list[Step] = [("Transpose", (), {"perm": order})] if order != sorted(order) else []

@@ -6,13 +6,16 @@ Written without looking at the first one, ``blocks``, so that what one of them n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pytest
 
 from cocotb_tests.support.networks.families import limits, real
-from cocotb_tests.support.networks.families.builder import Form, Scope
+from cocotb_tests.support.networks.families.builder import Form, Net, Scope
+from cocotb_tests.support.tiers import core_marks
 from lutterfly.golden.config import Config
 from lutterfly.golden.config_parts import ArrayConfig, AxiConfig, MemoryConfig
 from lutterfly.golden.engines import ADD, DEPTHWISE, MAC, MAXIMUM, MULTIPLY, WINOGRAD, EngineConfigs
@@ -20,8 +23,6 @@ from lutterfly.golden.engines.add import AddConfig
 from lutterfly.golden.engines.depthwise import DepthwiseConfig
 from lutterfly.golden.engines.engine import Engine
 from lutterfly.golden.presets import PRESETS
-
-from .builder import Net
 
 # The accelerators that networks are tried on: two presets, and odd ones at the limits of what is legal.
 
@@ -162,6 +163,11 @@ def target(seed: int) -> tuple[Callable[[Net, Scope], None], str]:
     number, at = divmod(seed % FIRST_COMBINED, len(families))
     name = ROUND[number % len(ROUND)]
     return families[at], with_products(name) if families is COMBINED else name
+
+
+def on_their_cores(seeds: Iterable[int]) -> list[Any]:
+    """Return seeds as values of a parameter, with the markers of the accelerators that their networks run on."""
+    return [pytest.param(seed, marks=core_marks(target(seed)[1])) for seed in seeds]
 
 
 def network(seed: int) -> Network:
