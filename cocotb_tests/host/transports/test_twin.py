@@ -31,7 +31,6 @@ from lutterfly.golden.link.frames import LEAST_BIT_TIME, PARTS, Frame
 from lutterfly.golden.link.operations import Operation
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.stages import stages
-from lutterfly.hdl.parts.pipeline import ECP5
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
@@ -42,6 +41,7 @@ from lutterfly.host.transports.line import LinkError, PortError, SerialLine
 from lutterfly.host.transports.link import LinkTransport, configuration_of, open_device
 from lutterfly.host.transports.twin import Pins, PinsLine, Twin, netlist_pins
 from lutterfly.synth import bitstream, flow
+from lutterfly.synth.families.ecp5 import PLATFORM as ECP5
 from lutterfly.synth.flow import multipliers
 
 #: So small that the digits' constants come in windows.

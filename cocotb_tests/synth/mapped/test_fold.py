@@ -19,7 +19,7 @@ from cocotb_tests.support.oracles.exactness import PATIENT
 from cocotb_tests.support.tiers import needs_tools
 from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.synth import flow
-from lutterfly.synth.device import DEVICES
+from lutterfly.synth.families import DEVICES
 from lutterfly.synth.mapped.fold import fold_terms
 
 AND, NAND, XOR = 0b1000, 0b0111, 0b0110

@@ -23,7 +23,7 @@ from cocotb_tests.support.tiers import needs_tools, sweep
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow
-from lutterfly.synth.device import DEVICES
+from lutterfly.synth.families import DEVICES
 from lutterfly.synth.netlist import NetlistError, netlist_verilog
 from lutterfly.synth.netlist.translate import CELLS, HIGH, LOW, check, halves, look_up, setting
 

@@ -14,10 +14,10 @@ import pytest
 from cocotb_tests.support.placed_netlists import Sketch
 from cocotb_tests.support.tiers import needs_tools
 from cocotb_tests.support.toys.toy_components import Pair
-from lutterfly.boards import SPEEDS
 from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.synth import flow, tools
-from lutterfly.synth.device import DELAYS, DEVICES
+from lutterfly.synth.families import DEVICES
+from lutterfly.synth.families.ecp5 import DELAYS
 from lutterfly.synth.placed import place
 from lutterfly.synth.placed import replicate as replicate_module
 from lutterfly.synth.placed.delays import net_of
@@ -70,7 +70,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[list[str
 
     monkeypatch.setattr(place, "floorplan", lambda netlist, sites, *, tiles, seed: netlist.update(seed=seed))
     monkeypatch.setattr(place, "run_tool", run_tool)
-    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed))
+    monkeypatch.setattr(place, "read_placement", lambda path, *, seed, cells: Routed(path.name, seed))
     (tmp_path / "top.json").write_text('{"modules": {}}')
     return runs
 
@@ -147,7 +147,7 @@ def test_what_leads_to_several_sides_is_copied(
 
 
 def test_a_clock_within_reach_is_aimed_at_in_all_grades(told: list[tuple[list[str], dict]], tmp_path: Path) -> None:
-    for speed in SPEEDS:
+    for speed in DELAYS:
         target = DEVICES["ecp5-85k"].to_reach(50).of_speed(speed)
         place.place_design(tmp_path, target, 1, platform=TWO_CLOCKS)
         assert float(value(told[-1][0], "--freq")) == pytest.approx(50 / DELAYS[speed] + 1.2)
@@ -170,7 +170,7 @@ def test_the_router_goes_on_with_other_seeds_while_the_clock_is_missed(
 ) -> None:
     """The same placement, and no more than four times; the fastest is returned."""
     found = iter(clocks)
-    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed, next(found)))
+    monkeypatch.setattr(place, "read_placement", lambda path, *, seed, cells: Routed(path.name, seed, next(found)))
     routed = place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(40), 8, platform=TWO_CLOCKS)
     assert (routed.report, routed.seed) == (best, 8)
     runs = told[1:]
@@ -187,7 +187,7 @@ def test_no_more_is_asked_of_the_router_than_is_within_reach(
     """400 MHz are not: a run that is just below what it was told to aim at is the last."""
     reach = reach_of_far_off()
     found = iter((reach - 0.8, reach - 0.6))
-    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed, next(found)))
+    monkeypatch.setattr(place, "read_placement", lambda path, *, seed, cells: Routed(path.name, seed, next(found)))
     place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(400), 1, platform=TWO_CLOCKS)
     assert len(told) == 3
 
@@ -268,7 +268,7 @@ def test_a_run_that_ended_may_be_faster_than_one_that_rips_nothing_up(
     """Which is the last run, however slow it is."""
     never_end(monkeypatch, from_run=3)
     found = iter((30.0, 20.0))
-    monkeypatch.setattr(place, "read_placement", lambda path, *, seed: Routed(path.name, seed, next(found)))
+    monkeypatch.setattr(place, "read_placement", lambda path, *, seed, cells: Routed(path.name, seed, next(found)))
     routed = place.place_design(tmp_path, DEVICES["ecp5-85k"].to_reach(40), 2, platform=TWO_CLOCKS)
     assert (routed.report, len(told)) == ("report-2.json", 6)
 

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ....boards import SPEEDS
 from ....golden.presets import DEFAULT_PRESET
 from ...files.configuration import find_config
 from ...files.terminal import showing
@@ -84,9 +83,9 @@ def synth(
         str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k.")
     ] = "ecp5-85k",
     speed: Annotated[
-        int,
-        typer.Option(metavar="|".join(map(str, SPEEDS)), help="The device's speed grade; the first is the slowest."),
-    ] = SPEEDS[0],
+        int | None,
+        typer.Option(metavar="GRADE", help="The device's speed grade. By default the slowest.", show_default=False),
+    ] = None,
     mhz: Annotated[
         float | None,
         typer.Option(metavar="MHZ", help="The clock to reach. By default the device's.", show_default=False),

