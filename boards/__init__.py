@@ -6,6 +6,7 @@ from .board import PARTS, Board, BoardPin, FpgaPart, Held
 from .colorlight import I5, I9
 from .ecpix5 import ECPIX5_45F, ECPIX5_85F
 from .icepi_zero import ICEPI_ZERO
+from .tang_mega import TANG_MEGA_138K
 from .ulx3s import ULX3S_12F, ULX3S_25F, ULX3S_45F, ULX3S_85F
 
 __all__ = [
@@ -24,6 +25,7 @@ BOARDS: dict[str, Board] = {
         *(ULX3S_85F, ULX3S_45F, ULX3S_25F, ULX3S_12F),
         *(ECPIX5_85F, ECPIX5_45F),
         *(ICEPI_ZERO, I5, I9),
+        TANG_MEGA_138K,
     )
 }
 

@@ -23,7 +23,7 @@ class FpgaPart:
     device : str
         The device with its area, by its name in :mod:`lutterfly.synth.families`.
     flag : str
-        What place and route calls it: an option of nextpnr-ecp5.
+        What place and route calls it: an option of nextpnr-ecp5, or the name of the die in Project Apicula.
     idcode : int
         Its IDCODE in JTAG and at the beginning of its bitstreams.
     speeds : tuple of int
@@ -37,7 +37,7 @@ class FpgaPart:
     speeds: tuple[int, ...] = (6, 7, 8)
 
 
-#: Source: Lattice FPGA-TN-02039, table of IDCODEs; a test compares them with Project Trellis.
+#: Source: Lattice FPGA-TN-02039, table of IDCODEs; tests compare them with Project Trellis and Project Apicula.
 PARTS = {
     part.name: part
     for part in (
@@ -47,6 +47,7 @@ PARTS = {
         FpgaPart("LFE5U-85F", "ecp5-85k", "--85k", 0x41113043),
         FpgaPart("LFE5UM5G-45F", "ecp5-45k", "--um5g-45k", 0x81112043),
         FpgaPart("LFE5UM5G-85F", "ecp5-85k", "--um5g-85k", 0x81113043),
+        FpgaPart("GW5AST-LV138PG484AC1/I0", "gw5a-138", "GW5AST-138C", 0x0001081B, speeds=(1,)),
     )
 }
 
@@ -160,8 +161,3 @@ class Board:
     def core_hz(self) -> int:
         """The accelerator's clock."""
         return round(self.core_mhz * 1e6)
-
-    @property
-    def flags(self) -> tuple[str, ...]:
-        """Options of nextpnr-ecp5 for its FPGA, without the speed grade."""
-        return (self.part.flag, "--package", self.package)

@@ -79,6 +79,20 @@ PRESETS: dict[str, Config] = {
         engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=2)),
         arena=ArenaConfig(on_chip_bytes=16 << 10),
     ),
+    # Twice the weight memory of an ECP5-85F's, which holds the autoencoder of MLPerf Tiny; without FPC.
+    "gw5a-138-on-chip": Config(
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
+        memory=MemoryConfig(
+            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=64),
+        engines=EngineConfigs.of(
+            MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3, chains=2)
+        ),
+        resident_commands=16,
+        hands_over=True,
+        arena=ArenaConfig(on_chip_bytes=64 << 10),
+    ),
 }
 DEFAULT_PRESET = "ecp5-85k"
 

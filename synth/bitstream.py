@@ -54,9 +54,9 @@ def board_device(board: Board) -> Device:
     """Return the board's FPGA, with the clock to reach and the whole device as budget."""
     device = DEVICES[board.part.device]
     return dataclasses.replace(
-        device.to_reach(board.core_mhz),
+        device.to_reach(board.core_mhz * device.headroom),
         name=board.part.name,
-        flags=board.flags,
+        flags=family_of(device).flags(board),
         speed=board.speed,
         budget_lut=device.lut,
     )
@@ -121,6 +121,6 @@ def build(
         progress(f"floorplan, place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
         placed = family.place(folder, device, seed, constraints=constraints, platform=platform)
         placements.append(placed)
-        if placed.fmax_mhz >= board.core_mhz:
+        if placed.fmax_mhz >= device.fmax_mhz:
             return Built(board, device, tuple(placements), family.pack(folder, device, progress))
     return Built(board, device, tuple(placements), b"")

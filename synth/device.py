@@ -45,6 +45,8 @@ class Device:
         Columns and rows, where :attr:`sites` are known.
     sites : mapping of str to tuple of BlockSite
         Sites of block RAMs and multipliers, by type of cell, where the floorplan gives them theirs.
+    headroom : float
+        The factor by which place and route must exceed the clock of a board, where its delays are known coarsely.
     clock_pin : str
         A pin of the package from which a clock reaches its wires, where one is known: nextpnr puts pins anywhere, and
         finds no way for a clock from some of them.
@@ -65,6 +67,7 @@ class Device:
     delays: Mapping[int, float] = field(repr=False)
     tiles: tuple[int, int] = (0, 0)
     sites: Mapping[str, tuple[BlockSite, ...]] = field(default_factory=dict, repr=False)
+    headroom: float = 1.0
     clock_pin: str = ""
 
     def __post_init__(self) -> None:

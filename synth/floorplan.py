@@ -309,6 +309,8 @@ def floorplan(
     tiles: tuple[int, int],
     top: str = "top",
     seed: int = 1,
+    kinds: Mapping[str, str] | None = None,
+    areas: Mapping[str, float] = AREAS,
 ) -> int:
     """Give every cell of the types in ``sites`` a site, by an attribute that nextpnr obeys.
 
@@ -317,13 +319,17 @@ def floorplan(
     netlist : dict
         A flat netlist, as ``write_json`` of Yosys writes it; changed in place.
     sites : mapping of str to sequence of BlockSite
-        The sites of the device, by type of cell.
+        The sites of the device, by type of cell, or by what ``kinds`` gives for types that share sites.
     tiles : tuple of int
         Columns and rows of the device.
     top : str
         Name of the module.
     seed : int
         The same seed gives the same plan.
+    kinds : mapping of str to str or None
+        For each type of cell that gets a site its key in ``sites``; by default the type itself.
+    areas : mapping of str to float
+        Look-up tables that a cell takes or blocks, by type.
 
     Returns
     -------
@@ -336,17 +342,18 @@ def floorplan(
         If there are more cells of a type than sites.
     """
     cells = netlist["modules"][top]["cells"]
-    blocks = [name for name, cell in cells.items() if cell["type"] in sites]
+    kinds = {kind: kind for kind in sites} if kinds is None else kinds
+    blocks = [name for name, cell in cells.items() if cell["type"] in kinds]
     pools = []
     for kind, of_kind in sites.items():
-        members = [number for number, name in enumerate(blocks) if cells[name]["type"] == kind]
+        members = [number for number, name in enumerate(blocks) if kinds[cells[name]["type"]] == kind]
         if len(members) > len(of_kind):
             raise ValueError(f"the design has {len(members)} {kind}, the device {len(of_kind)}")
         pools.append(Pool(members, of_kind))
     if len(blocks) < 2:
         return 0
-    others = [name for name, cell in cells.items() if cell["type"] not in sites]
-    areas = np.array([AREAS.get(cells[name]["type"], 0.0) for name in others])
+    others = [name for name, cell in cells.items() if cell["type"] not in kinds]
+    sizes = np.array([areas.get(cells[name]["type"], 0.0) for name in others])
     laplacian = _laplacian(_nets(cells, [*blocks, *others]), path_delays(cells), len(cells))
 
     def plan(springs: _Springs, pools: Sequence[Pool]) -> list[BlockSite]:
@@ -355,8 +362,8 @@ def floorplan(
     crowded = _eliminated(laplacian, len(blocks))
     first = plan(crowded, pools)
     places = np.array([(site.x, site.y) for site in first], dtype=float)
-    room = spread((crowded.follows @ places)[: len(others)], areas, tiles)
-    pulled = np.flatnonzero(areas)
+    room = spread((crowded.follows @ places)[: len(others)], sizes, tiles)
+    pulled = np.flatnonzero(sizes)
     pools = by_clock(pools, [cells[name] for name in blocks], first)
     chosen = plan(_eliminated(laplacian, len(blocks), pulled, room[pulled]), pools)
     for name, site in zip(blocks, chosen, strict=True):

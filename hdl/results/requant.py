@@ -8,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ...golden.numerics import requant
 from ..parts.device import MULTIPLIER_LATENCY, Multiplier
+from ..parts.pipeline import platform_of
 
 __all__ = ["LATENCY", "Parameter", "Requantiser", "Scale"]
 
@@ -75,7 +76,8 @@ class Requantiser(wiring.Component):
         sign, normalised, leading_zeros, is_exact = self._normalise(m)
         factor, shift = self._round_sum(m, normalised, leading_zeros, sign, is_exact)
         mantissa = _delay(m, self.scale.mantissa, _STAGES_BEFORE)
-        product = self._multiply(m, factor, mantissa)
+        is_whole = platform_of(platform).primitives.widest_factor >= _MANTISSA_BITS
+        product = self._multiply(m, factor, mantissa, is_whole=is_whole)
 
         # From here to the product these delays run in parallel with the multiplier's registers and two more.
         beside = MULTIPLIER_LATENCY + 2
@@ -148,9 +150,15 @@ class Requantiser(wiring.Component):
         shift = _register(m, shift, "shift_before_overflow") - _register(m, overflow, "overflow")
         return factor, _register(m, shift[:_SHIFT_BITS].as_signed(), "shift")
 
-    def _multiply(self, m: Module, factor: Value, mantissa: Value) -> Value:
+    def _multiply(self, m: Module, factor: Value, mantissa: Value, *, is_whole: bool) -> Value:
         """Build five stages: the product, of which one multiplier gives the low bits' part and six rows of logic the
-        rest."""
+        rest, unless it takes whole factors."""
+        if is_whole:
+            m.submodules.multiplier = multiplier = Multiplier(
+                a_width=_MANTISSA_BITS, b_width=_MANTISSA_BITS, is_signed=False
+            )
+            m.d.comb += [multiplier.a.eq(factor), multiplier.b.eq(mantissa)]
+            return _delay(m, multiplier.product, 2)
         m.submodules.multiplier = multiplier = Multiplier(a_width=_LOW_BITS, b_width=_LOW_BITS, is_signed=False)
         m.d.comb += [multiplier.a.eq(factor[:_LOW_BITS]), multiplier.b.eq(mantissa[:_LOW_BITS])]
 

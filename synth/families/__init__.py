@@ -5,10 +5,11 @@ from __future__ import annotations
 from ..device import Device
 from .ecp5 import Ecp5
 from .family import Area, Family
+from .gowin import Gowin
 
 __all__ = ["DEVICES", "FAMILIES", "Area", "Family", "family_of"]
 
-FAMILIES: dict[str, Family] = {family.name: family for family in (Ecp5(),)}
+FAMILIES: dict[str, Family] = {family.name: family for family in (Ecp5(), Gowin())}
 #: Devices for measurements, by name.
 DEVICES: dict[str, Device] = {name: device for family in FAMILIES.values() for name, device in family.devices.items()}
 

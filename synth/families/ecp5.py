@@ -326,6 +326,10 @@ class Ecp5(Family):
         """Return the PLL, which all devices have."""
         return PLATFORM.primitives
 
+    def flags(self, board: Board) -> tuple[str, ...]:
+        """Return options of nextpnr-ecp5."""
+        return (board.part.flag, "--package", board.package)
+
     def map_cells(self, folder: Path, platform: Platform) -> dict[str, Any]:
         """Map with Yosys, and move registers into the blocks."""
         _run_yosys(_MAP, folder, "yosys.log")

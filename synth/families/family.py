@@ -52,6 +52,10 @@ class Family(ABC):
         """Return the cells that replace generic bodies on a board with this device."""
 
     @abstractmethod
+    def flags(self, board: Board) -> tuple[str, ...]:
+        """Return the options of place and route for a board's FPGA, without the speed grade."""
+
+    @abstractmethod
     def map_cells(self, folder: Path, platform: Platform) -> dict[str, Any]:
         """Map ``top.v`` in ``folder`` to the family's cells.
 

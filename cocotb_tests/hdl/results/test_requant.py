@@ -9,9 +9,10 @@ import cocotb
 import numpy as np
 import numpy.typing as npt
 import pytest
-from amaranth.hdl import Module, signed
+from amaranth.hdl import Fragment, Module, Value, signed
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
+from amaranth.sim import Simulator, SimulatorContext
 from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge
 
@@ -25,6 +26,7 @@ from lutterfly.golden.numerics.requant import (
     requantise_sum,
     unpack_parameters,
 )
+from lutterfly.hdl.parts.pipeline import GENERIC, Platform, Primitives
 from lutterfly.hdl.results.requant import LATENCY, Parameter, Requantiser, Scale
 
 #: Requantisers side by side in the simulation: what Python does once a cycle counts for all.
@@ -248,10 +250,21 @@ def test_refusals(call, error: type[Exception], message: str) -> None:
         call()
 
 
+class Wide(Primitives):
+    """A family whose multipliers take whole factors; they are built of the generic body here."""
+
+    widest_factor = 24
+
+
+#: By whether a multiplier takes whole factors.
+PLATFORMS = {False: GENERIC, True: Platform(primitives=Wide())}
+
+
 class Bench(wiring.Component):
     """``LANES`` requantisers side by side."""
 
-    def __init__(self):
+    def __init__(self, *, is_whole: bool):
+        self.is_whole = is_whole
         code = In(signed(8))
         super().__init__(
             {
@@ -267,7 +280,8 @@ class Bench(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         for lane in range(LANES):
-            m.submodules[f"lane_{lane}"] = unit = Requantiser()
+            unit = Requantiser()
+            m.submodules[f"lane_{lane}"] = Fragment.get(unit, PLATFORMS[self.is_whole])
             m.d.comb += [
                 unit.addends.eq(self.addends.word_select(lane, 2 * SUM_BITS)),
                 unit.scale.eq(self.scale.word_select(lane, SCALE_BITS)),
@@ -281,8 +295,37 @@ class Bench(wiring.Component):
 
 @pytest.mark.regress
 @pytest.mark.verilator
-def test_hardware_is_golden(simulate) -> None:
-    simulate(Bench())
+@pytest.mark.parametrize("is_whole", PLATFORMS, ids=["divided factors", "whole factors"])
+def test_hardware_is_golden(simulate, is_whole: bool) -> None:
+    simulate(Bench(is_whole=is_whole))
+
+
+@pytest.mark.parametrize("is_whole", PLATFORMS, ids=["divided factors", "whole factors"])
+def test_some_cases_in_hardware(is_whole: bool) -> None:
+    """Quick: the factors' product is divided or not."""
+    count, unit = 400, Requantiser()
+    acc, bias, scale = random_cases(np.random.default_rng(5), count)
+    scales = pack_parameters(bias, scale) >> np.uint64(32) & np.uint64((1 << SCALE_BITS) - 1)
+    found: list[int] = []
+
+    async def bench(context: SimulatorContext) -> None:
+        context.set(unit.low, -128)
+        context.set(unit.high, 127)
+        for cycle in range(count + LATENCY):
+            if cycle < count:
+                for place, term in enumerate((acc[cycle], bias[cycle])):
+                    context.set(unit.addends[place], int(term) << SUM_FRACTION_BITS)
+                context.set(Value.cast(unit.scale), int(scales[cycle]))
+            await context.tick()
+            found.append(context.get(unit.result))
+
+    simulator = Simulator(Fragment.get(unit, PLATFORMS[is_whole]))
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+    expected = requantise(acc, pack_parameters(bias, scale), 0)
+    assert len(set(expected.tolist())) > 50
+    assert found[LATENCY - 1 : LATENCY - 1 + count] == expected.tolist()
 
 
 def joined(values: np.ndarray, bits: int) -> int:

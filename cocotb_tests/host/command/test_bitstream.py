@@ -12,6 +12,7 @@ from lutterfly.boards import BOARDS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host.command import main
 from lutterfly.synth import bitstream, tools
+from lutterfly.synth.families import DEVICES, family_of
 from lutterfly.synth.report import CriticalPath, Placement
 from lutterfly.synth.tools import install_command
 
@@ -44,13 +45,13 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
         return bitstream.Built(board, bitstream.board_device(board), tuple(placements), b"")
 
     monkeypatch.setattr(bitstream, "build", build)
-    monkeypatch.setattr(tools, "check_tools", lambda: None)
+    monkeypatch.setattr(tools, "check_tools", lambda more: None)
     return asked
 
 
 @pytest.mark.parametrize("board", BOARDS)
 def test_the_boards_own_configuration_is_built_for_its_clock(built: list[dict], tmp_path: Path, board: str) -> None:
-    output = tmp_path / "x.bit"
+    output = tmp_path / f"x{family_of(DEVICES[BOARDS[board].part.device]).suffix}"
     assert main.main(["bitstream", "--board", board, "-o", str(output), "--json"]) == 0
     assert output.read_bytes() == DATA
     (asked,) = built

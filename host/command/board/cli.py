@@ -80,7 +80,7 @@ def export(
 
 def synth(
     device: Annotated[
-        str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k.")
+        str, typer.Option(help="What to place and route for: ecp5-85k, ecp5-45k, ecp5-25k, gw5a-138.")
     ] = "ecp5-85k",
     speed: Annotated[
         int | None,

@@ -38,12 +38,19 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     from ....hdl.top_uart import TopUart
     from ....synth import bitstream as building
     from ....synth import tools
+    from ....synth.families import DEVICES, family_of
     from ....synth.flow import is_pumped
     from ....synth.report import ReportError
 
+    family = family_of(DEVICES[board.part.device])
+    if output.suffix != family.suffix:
+        raise ValueError(
+            f"{output}: its name must end with {family.suffix}, by which openFPGALoader knows a bitstream of "
+            f"{family.title}"
+        )
     folder = cache.default_root() / "bitstream" / f"{found.hash:08x}-{board.name}"
     try:
-        tools.check_tools()
+        tools.check_tools(family.tools)
         with cache.explained(folder):
             folder.mkdir(parents=True, exist_ok=True)
             progress("waiting for another build of this bitstream")
@@ -89,7 +96,7 @@ def _answer(output: Path, config: Config, board: Board, built, folder: Path) -> 
     first = (
         f"{output}: {len(built.data):,} bytes, {board.name} at {board.core_mhz:g} MHz"
         if built.is_met
-        else f"{board.name} must reach {board.core_mhz:g} MHz, and does not with {len(built.placements)} seeds; "
+        else f"{board.name} must reach {device.fmax_mhz:.4g} MHz, and does not with {len(built.placements)} seeds; "
         "nothing is written; try more --seeds, or a smaller --config"
     )
     used = (
