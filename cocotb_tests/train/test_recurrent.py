@@ -60,8 +60,15 @@ def made(name: str, *, dynamo: bool, is_fixed: bool = True) -> tuple[bytes, byte
     return target.getvalue(), quantize(target.getvalue(), {"x": samples.numpy()})
 
 
-@pytest.mark.parametrize("dynamo", [False, True])
-@pytest.mark.parametrize("name", NETWORKS)
+#: Networks that are tried each time as the older exporter writes them, too: the same operators with other words around.
+OLDER = ("GRU", "keywords")
+EXPORTS = [
+    *((name, True) for name in NETWORKS),
+    *(pytest.param(name, False, marks=() if name in OLDER else pytest.mark.regress) for name in NETWORKS),
+]
+
+
+@pytest.mark.parametrize(("name", "dynamo"), EXPORTS)
 def test_every_byte_is_onnx_runtimes(name: str, dynamo: bool) -> None:
     exported, data = made(name, dynamo=dynamo)
     rows = describe(import_model(data))
