@@ -69,7 +69,7 @@ DEVICES = {
         headroom=4 / 3,
         tiles=(182, 109),
         sites={
-            "MULT12X12": _sites(_MULTIPLIER_ROWS, ("MULT12X120", "MULT12X121")),
+            "MULT12X12": _sites(_MULTIPLIER_ROWS, ("MULT12X1200", "MULT12X1201")),
             "BSRAM": _sites(_RAM_ROWS, ("BSRAM",)),
         },
         preset="gw5a-138-on-chip",
