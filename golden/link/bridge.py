@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from . import frames
 from .frames import MOST_ENCODED_BYTES, NAK, DamagedFrameError, Frame, Identity, pack_word, parse_word
-from .operations import LINK_VERSION, MAX_DATA, RULES, WORD_BYTES, Operation, Status
+from .operations import AFTER, LINK_VERSION, MAX_DATA, RULES, WORD_BYTES, Operation, Status
 
 __all__ = ["BridgeModel"]
 
@@ -16,7 +16,7 @@ class BridgeModel:
     """Answer requests as the hardware does, in no time.
 
     A frame takes effect when its delimiter has come and its CRC is right. The one request that is remembered is the
-    last good one, by its number and its CRC; it is forgotten at an IDENTIFY.
+    last good one, by its number, its CRC and its answer's status; it is forgotten at an IDENTIFY.
 
     Parameters
     ----------
@@ -63,7 +63,6 @@ class BridgeModel:
         self.bit_time = self.initial_bit_time = frames.bit_time(clock_hz, frames.INITIAL_RATE)
         self._received = bytearray()
         self._damaged = False
-        self._skips = False
         self._last: tuple[int, int] | None = None
         self._status = Status.OK
         self._carry_out = {
@@ -87,22 +86,14 @@ class BridgeModel:
                 if not self._damaged:
                     self._received.append(byte)
                 continue
-            answers += b"" if self._skips else self._answer()
+            answers += self._answer()
             self._received.clear()
-            self._damaged = self._skips = False
+            self._damaged = False
         return bytes(answers)
 
     def damage(self) -> None:
         """Receive a byte without its stop bit: it is no delimiter, and the present frame is damaged."""
         self._damaged = True
-
-    def lose(self, data: bytes) -> None:
-        """Lose bytes that arrive while a request is being carried out.
-
-        The rest of a frame that they begin is lost too; there is no answer to it.
-        """
-        if data:
-            self._skips = data[-1] != frames.DELIMITER
 
     def time_out(self) -> None:
         """Return to the initial rate, as the hardware does after ``RATE_TIMEOUT_S`` without a good frame."""
@@ -127,10 +118,17 @@ class BridgeModel:
                 return request.answered(Status.SEQUENCE)
             if self._rule_is_once(request):
                 return request.answered(self._status)
+        elif request.status == AFTER and not self._follows(request):
+            return request.answered(Status.SEQUENCE)
         status, data = self._result(request)
         if request.operation != Operation.IDENTIFY:
             self._last, self._status = (request.sequence, request.crc), status
         return request.answered(status, data)
+
+    def _follows(self, request: Frame) -> bool:
+        """Return whether the last request is the one before this one, and was carried out."""
+        before = (request.sequence - 1) % (1 << 16)
+        return self._last is not None and self._last[0] == before and self._status == Status.OK
 
     @staticmethod
     def _rule_is_once(request: Frame) -> bool:
@@ -138,7 +136,7 @@ class BridgeModel:
 
     def _result(self, request: Frame) -> tuple[Status, bytes]:
         """Check and carry out a request; return the status and data of its answer."""
-        if request.operation not in RULES or request.status:
+        if request.operation not in RULES or request.status > AFTER:
             return Status.UNKNOWN_OPERATION, b""
         operation = Operation(request.operation)
         for is_right, status in (
@@ -195,4 +193,4 @@ class BridgeModel:
         return Status.OK, b""
 
     def _wait(self, request: Frame) -> tuple[Status, bytes]:
-        return Status.OK, pack_word(int(self.interrupt(request.length)))
+        return (Status.OK if self.interrupt(request.length) else Status.TIMED_OUT), b""

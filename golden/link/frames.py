@@ -1,7 +1,7 @@
 """Frames of the link: a header, data and a CRC-32, encoded without zeros and terminated by a zero.
 
-Little-endian: ``sequence`` (2 bytes), ``operation`` (1), ``status`` (1, zero in requests), ``address`` (4), ``length``
-(4), the data, and zlib's CRC-32 of all that (4).
+Little-endian: ``sequence`` (2 bytes), ``operation`` (1), ``status`` (1), ``address`` (4), ``length`` (4), the data, and
+zlib's CRC-32 of all that (4).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Frame:
     operation : int
         An :class:`.Operation`, or an unknown code.
     status : int
-        A :class:`.Status`; zero in requests.
+        A :class:`.Status`; in requests zero, or :data:`.operations.AFTER`.
     address, length : int
         32 bits each; ``length`` of an answer is that of its data.
     data : bytes

@@ -6,9 +6,13 @@ import enum
 from dataclasses import dataclass
 
 #: Version of the link: frames, operations, statuses. A client refuses another one.
-LINK_VERSION = 1
+LINK_VERSION = 2
 #: Bytes of data in a frame, at most.
 MAX_DATA = 1024
+#: Bytes that the bridge keeps while it carries out a request: a client may have as many on the way.
+QUEUE_BYTES = 2048
+#: The status of a request that is carried out only after the one before it.
+AFTER = 1
 #: Bytes of a register, of a rate and of the other words in the data of frames.
 WORD_BYTES = 4
 #: Words in the data of the answer to IDENTIFY, by name.
@@ -46,6 +50,7 @@ class Status(enum.IntEnum):
     SEQUENCE = 5
     RATE = 6
     DAMAGED = 7
+    TIMED_OUT = 8
 
 
 class Counts(enum.Enum):
@@ -55,7 +60,7 @@ class Counts(enum.Enum):
     WORD = (str(WORD_BYTES), WORD_BYTES, WORD_BYTES)
     DATA = (f"1 to {MAX_DATA} bytes", 1, MAX_DATA)
     RANGE = ("bytes, at least 1", 1, 0xFFFF_FFFF)
-    CYCLES = ("cycles", 0, 0xFFFF_FFFF)
+    CYCLES = ("cycles, below 2^24", 0, (1 << 24) - 1)
 
     def fits(self, length: int) -> bool:
         """Return whether a request may have this length."""
@@ -119,24 +124,21 @@ RULES: dict[Operation, Rule] = {
         doc="The data is a bit's time in sixteenths of a cycle. The answer still comes at the old rate.",
     ),
     Operation.WAIT: Rule(
-        Counts.CYCLES,
-        answer="a word",
-        doc=(
-            "Wait until the interrupt line is high, `length` cycles have passed, or a byte arrives, which is lost. "
-            "The answer is 1 if the line is high, else 0."
-        ),
+        Counts.CYCLES, doc="Wait until the interrupt line is high; refused if it is still low after `length` cycles."
     ),
 }
 
 #: The meaning of each status.
 STATUS_MEANINGS: dict[Status, str] = {
     Status.OK: "done",
-    Status.UNKNOWN_OPERATION: "there is no such operation, or the request has a status",
+    Status.UNKNOWN_OPERATION: "there is no such operation, or the request's own status is above 1",
     Status.LENGTH: "`length` is none that the operation has, or the data is not as long",
     Status.ADDRESS: "the range ends beyond the arena, or the register's address is beyond theirs or no multiple of 4",
     Status.REGISTER_REFUSED: "the accelerator has answered with an error: no such register, or not this access to it",
-    Status.SEQUENCE: "the number is the last request's, and the frame another one",
+    Status.SEQUENCE: "the number is the last request's, and the frame another one; or the request comes after another "
+    "one, and that is not the last one or was refused",
     Status.RATE: "the bit's time is out of range",
     Status.DAMAGED: "of NAK only: a frame whose CRC or encoding is wrong, that is too short or too long, or has a byte "
     "without its stop bit",
+    Status.TIMED_OUT: "of WAIT only: the interrupt line is still low",
 }

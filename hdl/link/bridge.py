@@ -17,7 +17,7 @@ from ..bus.axi import Response, axi4_lite_signature
 from ..memories.arena import HostSignature
 from ..parts.fifo import Slot, push_signature
 from .cobs import CobsEncoder, plain_layout
-from .frames import BUFFER_LATENCY, CHECK_LATENCY, AnswerKind, AnswerSender, FrameIntake, RequestCheck
+from .frames import BUFFER_LATENCY, CHECK_LATENCY, AnswerKind, AnswerSender, ByteQueue, FrameIntake, RequestCheck
 from .uart import received_layout
 
 __all__ = [
@@ -222,9 +222,7 @@ def decide(m: Module, state: SimpleNamespace) -> None:
                 m.next = "WAIT"
 
 
-def carry_out(
-    m: Module, state: SimpleNamespace, begins_sum: Signal, summing: Signal, *, interrupt: Value, received: Value
-) -> None:
+def carry_out(m: Module, state: SimpleNamespace, begins_sum: Signal, summing: Signal, *, interrupt: Value) -> None:
     """Add the states of the operations that take several cycles."""
     port, walk = m.submodules.port, m.submodules.walk
     with m.State("ACCESS"):
@@ -246,12 +244,12 @@ def carry_out(
         with m.If(walk.byte.valid & walk.last):
             m.next = "ANSWER"
     with m.State("WAIT"):
-        m.d.sync += [state.left.eq(state.left - 1), state.kind.eq(AnswerKind.WORD)]
-        with m.If(interrupt | (state.left == 0) | received):
+        m.d.sync += [state.left.eq(state.left - 1), state.status.eq(Mux(interrupt, Status.OK, Status.TIMED_OUT))]
+        with m.If(interrupt | (state.left == 0)):
             m.next = "ANSWER"
 
 
-def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
+def choose_word(m: Module, cycles: Value) -> None:
     """Choose the word of an answer that has one; called within the state ANSWER. The word of a CHECKSUM is the CRC."""
     parts = m.submodules
     with m.Switch(parts.intake.header.operation):
@@ -259,19 +257,17 @@ def choose_word(m: Module, cycles: Value, interrupt: Value) -> None:
             m.d.comb += parts.sender.word.eq(cycles)
         with m.Case(Operation.READ_REGISTER):
             m.d.comb += parts.sender.word.eq(parts.port.value)
-        with m.Case(Operation.WAIT):
-            m.d.comb += parts.sender.word.eq(interrupt)
 
 
 class Bridge(wiring.Component):
     """Answer a host's requests, one after the other.
 
     Bit-exact with :class:`lutterfly.golden.link.bridge.BridgeModel`. A request is carried out once its whole frame has
-    come with the right CRC; bytes that come until it is answered are lost. The bridge listens again, at a new rate if
-    the request sets one, as soon as the last byte of the answer goes to the line. The time of a request is bounded if
-    registers, arena and line are: a WAIT takes as many cycles as it asks for, any other request a few for each byte. At
-    another rate than the initial one, ``rate_timeout`` cycles of listening without a good frame restore the initial
-    rate.
+    come with the right CRC; bytes that come until it is answered wait in a queue. The bridge listens again, at a new
+    rate if the request sets one, as soon as the last byte of the answer goes to the line. The time of a request is
+    bounded if registers, arena and line are: a WAIT takes as many cycles as it asks for, any other request a few for
+    each byte. At another rate than the initial one, ``rate_timeout`` cycles of listening without a good frame restore
+    the initial rate.
 
     Parameters
     ----------
@@ -287,7 +283,7 @@ class Bridge(wiring.Component):
     Members
     -------
     received : In(push_signature of received_layout)
-        Bytes from the line, at least four cycles apart.
+        Bytes from the line, of which ``QUEUE_BYTES`` may wait; one more is lost.
     sent : Out(stream of 8 bits)
         Bytes to the line.
     bit_time : Out(16)
@@ -325,6 +321,7 @@ class Bridge(wiring.Component):
 
     def elaborate(self, platform) -> Module:
         m = Module()
+        m.submodules.queue = queue = ByteQueue()
         m.submodules.intake = intake = FrameIntake()
         m.submodules.check = check = RequestCheck(arena_bytes=self.arena_bytes, register_bits=self.register_bits)
         # A reset begins a new CRC, as the port `start` would put a multiplexer before each of its sums, which takes
@@ -336,7 +333,8 @@ class Bridge(wiring.Component):
         identity = Identity(LINK_VERSION, self.clock_hz, self.arena_bytes, MAX_DATA, 0).pack()
         m.submodules.sender = sender = AnswerSender(identity[:-WORD_BYTES])
         m.submodules.encoder = encoder = CobsEncoder()
-        connect(m, flipped(self.received), intake.received)
+        connect(m, flipped(self.received), queue.input)
+        connect(m, queue.output, intake.received)
         connect(m, port.control, flipped(self.control))
         connect(m, walk.host, flipped(self.host))
         # A register separates the choice of bytes from the encoder that counts them.
@@ -390,14 +388,12 @@ class Bridge(wiring.Component):
         parts = m.submodules
         intake, check, crc, walk, sender = parts.intake, parts.check, parts.crc, parts.walk, parts.sender
         wait = Signal(range(CHECK_LATENCY + 1))
-        summing, begins_sum = Signal(), Signal()
+        listens, summing, begins_sum = Signal(), Signal(), Signal()
         # One CRC serves the frame, the arena and the answer in turn.
         m.d.comb += [
             begins_crc.eq(intake.begin | sender.clear | begins_sum),
             crc.valid.eq(intake.content.valid | sender.content.valid | summing & walk.byte.valid),
-            crc.data.eq(
-                Mux(intake.listens, intake.content.payload, Mux(summing, walk.byte.payload, sender.content.payload))
-            ),
+            crc.data.eq(Mux(listens, intake.content.payload, Mux(summing, walk.byte.payload, sender.content.payload))),
             walk.ask.eq(sender.ask | summing),
             sender.word.eq(crc.crc),
         ]
@@ -425,10 +421,10 @@ class Bridge(wiring.Component):
                     m.next = "DECIDE"
             with m.State("DECIDE"):
                 decide(m, state)
-            carry_out(m, state, begins_sum, summing, interrupt=self.interrupt, received=self.received.valid)
+            carry_out(m, state, begins_sum, summing, interrupt=self.interrupt)
             with m.State("ANSWER"):
                 m.d.comb += [intake.answers.eq(1), sender.start.eq(1), check.remember.eq(state.remembers)]
-                choose_word(m, cycles, self.interrupt)
+                choose_word(m, cycles)
                 m.next = "SEND"
             with m.State("SEND"), m.If(sender.done):
                 m.next = "LEAVE"
@@ -441,4 +437,4 @@ class Bridge(wiring.Component):
                 with m.If(state.sets_rate):
                     m.d.sync += self.bit_time.eq(intake.tail[: len(self.bit_time)])
                 m.next = "LISTEN"
-        m.d.comb += intake.listens.eq(fsm.ongoing("LISTEN"))
+        m.d.comb += [listens.eq(fsm.ongoing("LISTEN")), parts.queue.takes.eq(listens)]

@@ -6,14 +6,14 @@ import enum
 
 from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import ceil_log2
 
 from ...golden.link import frames
 from ...golden.link.frames import CRC_BYTES, FIELDS, HEADER_BYTES, LEAST_BYTES
-from ...golden.link.operations import MAX_DATA, RULES, WORD_BYTES, Counts, Operation, Status
+from ...golden.link.operations import AFTER, MAX_DATA, QUEUE_BYTES, RULES, WORD_BYTES, Counts, Operation, Status
 from ..parts.device import RAM_LATENCY, Ram
-from ..parts.fifo import push_signature
+from ..parts.fifo import BlockFifo, counted, push_signature
 from .cobs import CobsDecoder, plain_layout
 from .uart import received_layout
 
@@ -22,6 +22,7 @@ __all__ = [
     "CHECK_LATENCY",
     "AnswerKind",
     "AnswerSender",
+    "ByteQueue",
     "FrameIntake",
     "RequestCheck",
     "header_layout",
@@ -40,21 +41,63 @@ def header_layout() -> data.StructLayout:
     return layout
 
 
+class ByteQueue(wiring.Component):
+    """Keep bytes of the line until they are taken, one every ``PACE`` cycles at most, with a latency of five cycles.
+
+    A byte that finds the queue full is lost. The only combinational path leads from ``takes`` to ``output.valid``.
+
+    Parameters
+    ----------
+    depth : int
+        Bytes, a power of two.
+
+    Members
+    -------
+    input : In(push_signature of received_layout)
+    takes : In(1)
+        The next byte may come.
+    output : Out(push_signature of received_layout)
+    """
+
+    #: Cycles from a byte to the next: more than the intake takes to say that a frame has ended.
+    PACE = 8
+
+    def __init__(self, *, depth: int = QUEUE_BYTES):
+        self.depth = depth
+        received = push_signature(received_layout())
+        super().__init__({"input": In(received), "takes": In(1), "output": Out(received)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.fifo = fifo = BlockFifo(received_layout(), depth=self.depth)
+        free, wait = Signal(range(self.depth + 1), init=self.depth), Signal(range(self.PACE))
+        leaves = self.output.valid
+        m.d.comb += [
+            fifo.input.valid.eq(self.input.valid & (free != 0)),
+            fifo.input.payload.eq(self.input.payload),
+            fifo.output.ready.eq(self.takes & (wait == 0)),
+            leaves.eq(fifo.output.valid & fifo.output.ready),
+            self.output.payload.eq(fifo.output.payload),
+        ]
+        m.d.sync += free.eq(counted(free, comes=leaves, leaves=fifo.input.valid))
+        with m.If(leaves):
+            m.d.sync += wait.eq(self.PACE - 1)
+        with m.Elif(wait != 0):
+            m.d.sync += wait.eq(wait - 1)
+        return m
+
+
 class FrameIntake(wiring.Component):
-    """Gather a frame while ``listens`` is high, and report at its end whether it is good; its bytes have no other
-    effect.
+    """Gather a frame, and report at its end whether it is good; its bytes have no other effect.
 
     A frame is good if its length and its CRC are right and it is not damaged. The report comes three cycles after the
-    delimiter, and the frame is kept until ``begin``. Bytes that come while a request is carried out are lost. If the
-    last of them was no delimiter, the bytes up to the next delimiter are lost as well.
+    delimiter, and the frame is kept until ``begin``; no byte may come between.
 
     Bytes come at least four cycles apart. The only combinational paths lead from ``matches`` into registers.
 
     Members
     -------
     received : In(push_signature of received_layout)
-    listens : In(1)
-        Gather bytes that come; else they are lost.
     begin : In(1)
         Discard the present frame and begin the next one.
     content : Out(push_signature of 8 bits)
@@ -79,7 +122,6 @@ class FrameIntake(wiring.Component):
         super().__init__(
             {
                 "received": In(push_signature(received_layout())),
-                "listens": In(1),
                 "begin": In(1),
                 "content": Out(push_signature(8)),
                 "matches": In(1),
@@ -100,16 +142,8 @@ class FrameIntake(wiring.Component):
         m = Module()
         m.submodules.decoder = decoder = CobsDecoder()
         m.submodules.buffer = buffer = Ram(width=8, depth=MAX_DATA)
-        received, decoded = self.received, decoder.output.payload
-        # A frame that has begun while the intake did not listen is skipped to its end.
-        skips, is_delimiter = Signal(), Signal()
-        m.d.comb += [
-            is_delimiter.eq((received.payload.byte == frames.DELIMITER) & ~received.payload.error),
-            decoder.input.valid.eq(received.valid & self.listens & ~skips),
-            decoder.input.payload.eq(received.payload),
-        ]
-        with m.If(received.valid & (~self.listens | skips)):
-            m.d.sync += skips.eq(~is_delimiter)
+        decoded = decoder.output.payload
+        connect(m, flipped(self.received), decoder.input)
 
         comes, ends = Signal(), Signal()
         is_header, is_data, at = Signal(), Signal(), Signal(signed(len(self.data_bytes)))
@@ -316,7 +350,8 @@ class RequestCheck(wiring.Component):
     verdict : Out(8)
         The status of its answer, as far as it is known before the request is carried out.
     other : Out(1)
-        The request has the number of the last one, but differs from it.
+        The request has the number of the last one, but differs from it; or it comes after another one, and that is not
+        the last one or was refused.
     repeated : Out(1)
         The request is the last one again, and is not carried out twice.
     remember : In(1), status : In(8)
@@ -363,7 +398,7 @@ class RequestCheck(wiring.Component):
                 with m.Case(code):
                     right = of_arena if code in _OF_ARENA else of_registers if code in _OF_REGISTERS else 1
                     m.d.comb += [
-                        known.eq(self.header.status == 0),
+                        known.eq(self.header.status <= AFTER),
                         once.eq(rule.once),
                         fits.eq(lengths[rule.length] & (lengths["whole"] if rule.has_data else lengths["none"])),
                         is_within.eq(right),
@@ -381,11 +416,17 @@ class RequestCheck(wiring.Component):
         )
 
         has_last, last_sequence, last_crc = Signal(), Signal(16, reset_less=True), Signal(32, reset_less=True)
-        same_number, same_crc = Signal(reset_less=True), Signal(reset_less=True)
+        same_number, same_crc, misses = (Signal(name=name, reset_less=True) for name in ("number", "crc", "misses"))
+        before = Signal(16)
+        m.d.comb += before.eq(self.header.sequence - 1)
         m.d.sync += [
             same_number.eq(has_last & (last_sequence == self.header.sequence)),
             same_crc.eq(last_crc == self.crc),
-            self.other.eq(same_number & ~same_crc),
+            misses.eq(
+                (self.header.status == AFTER)
+                & ~(has_last & (last_sequence == before) & (self.last_status == Status.OK))
+            ),
+            self.other.eq(Mux(same_number, ~same_crc, misses)),
             self.repeated.eq(same_number & same_crc & once),
         ]
         with m.If(self.forget):
@@ -404,15 +445,18 @@ class RequestCheck(wiring.Component):
         it says (``whole``)."""
         length, bits = self.header.length, ceil_log2(MAX_DATA)
         low, high = length[:bits].any(), length[bits + 1 :].any()
+        # One less than a power of two, so that the comparison needs no carry.
+        _, _, most = Counts.CYCLES.value
         conditions = {
             Counts.NOTHING: length == 0,
             Counts.WORD: length == WORD_BYTES,
             Counts.DATA: (low ^ length[bits]) & ~high,
             Counts.RANGE: length != 0,
+            Counts.CYCLES: ~length[most.bit_length() :].any(),
             "none": self.data_bytes == 0,
             "whole": (self.data_bytes == length[: bits + 1]) & ~high,
         }
-        found: dict = {Counts.CYCLES: 1}
+        found: dict = {}
         for key, condition in conditions.items():
             found[key] = Signal(name=key.name.lower() if isinstance(key, Counts) else key, reset_less=True)
             m.d.sync += found[key].eq(condition)

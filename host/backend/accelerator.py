@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable, Iterator
 
@@ -31,16 +32,16 @@ class Accelerator(Backend):
         self.driver()
 
     def infer(self, inputs: Iterable[Arrays]) -> Iterator[list[np.ndarray]]:
-        """Compute inferences one by one; the caller has the accelerator to itself until the iterator ends."""
+        """Compute inferences one after the other; the caller has the accelerator to itself until the iterator ends."""
         driver = self.driver()
         # If each inference took it anew, sessions that take turns would load their programs each time.
         with self.transport.exclusive():
             self._counters, self._core_counters = counters, of_cores = [], []
-            for arrays in inputs:
-                outputs = driver.infer(arrays)
-                counters.append(driver.counters())
-                of_cores.append(driver.core_counters())
-                yield outputs
+            with contextlib.closing(driver.infer_all(inputs)) as inferences:
+                for outputs in inferences:
+                    counters.append(driver.counters())
+                    of_cores.append(driver.core_counters())
+                    yield outputs
 
     @property
     def counters(self) -> list[dict[str, int]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +18,7 @@ from ...golden.registers import core_name, error_fields, register_map
 from ...golden.timing.latencies import reset_cycles
 from ...golden.units import WITH_ADDRESS, ErrorCode, Queue, Unit, remedy
 from . import ports
-from .transport import StartedRun, Transport
+from .transport import Promise, StartedRun, Transport
 
 # Errors of the driver.
 
@@ -81,6 +83,22 @@ def cycle_limit(program: Program) -> int:
     return max(_CYCLES_AT_LEAST, _TIMES_PREDICTED * program.predicted_cycles)
 
 
+@dataclass(frozen=True, slots=True)
+class End:
+    """What is posted for the end of a run.
+
+    Attributes
+    ----------
+    status : promise of int
+        The register STATUS.
+    counters : list of dict of str to promises of int
+        The performance counters of each core, by their names in lower case.
+    """
+
+    status: Promise[int]
+    counters: list[dict[str, Promise[int]]]
+
+
 class Control:
     """The registers of one accelerator.
 
@@ -123,13 +141,21 @@ class Control:
             if state.settings.get(name) != value:
                 # The value is unknown if the write fails.
                 state.settings.pop(name, None)
-                self.write(name, value)
+                self.post_write(name, value)
                 state.settings[name] = value
-        self.write("INTERRUPT", 1)
 
     def start(self) -> None:
         """Start the run that is set up."""
-        self.write("CONTROL", registers.CONTROL_START)
+        self.post_write("CONTROL", registers.CONTROL_START)
+
+    def post_end(self, limit: int) -> End:
+        """Post what a run ends with: a wait for its interrupt, which is cleared, and its status and counters."""
+        self._transport.post_wait(limit)
+        status = self.post_read("STATUS")
+        self.post_write("INTERRUPT", 1)
+        cores = range(self._config.cores)
+        names = COUNTERS if len(cores) == 1 else CLUSTER_COUNTERS
+        return End(status, [{name.lower(): self.post_read(name, core) for name in names} for core in cores])
 
     def reset(self) -> None:
         """Reset the core, and wait until the reset has ended.
@@ -141,6 +167,8 @@ class Control:
         """
         state, cycles_per_poll = self._transport.state, 2 * reset_cycles(self._config)
         state.program, state.must_reset = None, True
+        # A write that was posted before may have failed.
+        state.settings.clear()
         self.write("CONTROL", registers.CONTROL_RESET)
         for _ in range(_RESET_POLLS):
             if not self.read("STATUS") & registers.STATUS_RESETTING:
@@ -154,12 +182,6 @@ class Control:
             unit=Unit.NONE,
         )
 
-    def counters(self) -> list[dict[str, int]]:
-        """Return the performance counters of each core, by their names in lower case."""
-        cores = range(self._config.cores)
-        names = COUNTERS if len(cores) == 1 else CLUSTER_COUNTERS
-        return [{name.lower(): self.read(name, core) for name in names} for core in cores]
-
     def read(self, name: str, core: int = 0) -> int:
         """Return the value of a register, of the core's own if each core has one."""
         return self._transport.read_register(self._registers[core_name(name, core)].address)
@@ -167,6 +189,14 @@ class Control:
     def write(self, name: str, value: int) -> None:
         """Write a register."""
         self._transport.write_register(self._registers[name].address, value)
+
+    def post_read(self, name: str, core: int = 0) -> Promise[int]:
+        """Post :meth:`read`."""
+        return self._transport.post_read_register(self._registers[core_name(name, core)].address)
+
+    def post_write(self, name: str, value: int) -> None:
+        """Post :meth:`write`."""
+        self._transport.post_write_register(self._registers[name].address, value)
 
 
 # Reports of stopped runs: the error registers in words, with the command and a remedy.
@@ -315,22 +345,66 @@ class Driver:
         AcceleratorError
             If the run stops or does not end in time.
         """
+        (outputs,) = self.infer_all([inputs])
+        return outputs
+
+    def infer_all(self, inputs: Iterable[Sequence[np.ndarray]]) -> Generator[list[np.ndarray], None, None]:
+        """Run inferences one after the other; the caller has the accelerator to itself until the iterator ends.
+
+        The inputs of an inference are on the way while the one before it runs, if the transport can do that. Nothing
+        else may use the accelerator in between; what the iterator gives last is of the counters' inference.
+
+        Parameters
+        ----------
+        inputs : iterable of sequences of int8 or uint8 arrays
+            For each inference as for :meth:`infer`, taken one ahead.
+
+        Yields
+        ------
+        list of int8 or uint8 arrays
+            For each inference as from :meth:`infer`.
+
+        Raises
+        ------
+        TypeError, ValueError, AcceleratorError
+            As :meth:`infer`.
+        """
+        finish: Promise[list[np.ndarray]] | None = None
+        failure: Exception | None = None
         with self._transport.exclusive():
-            self.begin(inputs)
-            return self.finish()
+            try:
+                for arrays in inputs:
+                    images = self._images(arrays)
+                    if finish is None:
+                        self._prepare()
+                    self._post_images(images)
+                    outputs, finish = finish() if finish else None, None
+                    try:
+                        self._start([core.body for core in self._loaded().cores])
+                        finish = self._post_finish()
+                    except (RuntimeError, OSError) as error:
+                        # What has been computed is not lost with it.
+                        failure = error
+                    if outputs is not None:
+                        yield outputs
+                    if failure is not None:
+                        raise failure
+                if finish:
+                    last, finish = finish, None
+                    yield last()
+            finally:
+                # Nobody takes the last one. If it does not end well, the next inference begins with a reset.
+                if finish:
+                    with contextlib.suppress(RuntimeError, OSError):
+                        finish()
 
     def begin(self, inputs: Sequence[np.ndarray]) -> None:
         """Write the inputs and start the inference; :meth:`finish` must follow."""
-        program = self._loaded()
-        if len(inputs) != len(program.inputs):
-            raise ValueError(f"inputs must be {len(program.inputs)} arrays, not {len(inputs)}")
-        checked = [ports.check(port, array) for port, array in zip(program.inputs, inputs, strict=True)]
+        images = self._images(inputs)
         with self._transport.exclusive():
             self._prepare()
-            for port, array in zip(program.inputs, checked, strict=True):
-                for address, image in ports.to_images(port, array).items():
-                    self._write_arena(address, image)
-            self._start([core.body for core in program.cores])
+            self._post_images(images)
+            self._start([core.body for core in self._loaded().cores])
 
     def finish(self) -> list[np.ndarray]:
         """Wait for the inference that :meth:`begin` started, and read its outputs.
@@ -342,13 +416,41 @@ class Driver:
         AcceleratorError
             If the run stops or does not end in time.
         """
-        program = self._loaded()
         with self._transport.exclusive():
-            self._wait()
+            return self._post_finish()()
+
+    def _images(self, inputs: Sequence[np.ndarray]) -> dict[int, bytes]:
+        """Return the bytes of the inputs in the arena, by address."""
+        program = self._loaded()
+        if len(inputs) != len(program.inputs):
+            raise ValueError(f"inputs must be {len(program.inputs)} arrays, not {len(inputs)}")
+        checked = [ports.check(port, array) for port, array in zip(program.inputs, inputs, strict=True)]
+        found: dict[int, bytes] = {}
+        for port, array in zip(program.inputs, checked, strict=True):
+            found |= ports.to_images(port, array)
+        return found
+
+    def _post_images(self, images: Mapping[int, bytes]) -> None:
+        for address, image in images.items():
+            self._transport.post_write_memory(self._transport.arena_base + address, image)
+
+    def _post_finish(self) -> Promise[list[np.ndarray]]:
+        """Post the end of the inference that was begun; the result gives the outputs."""
+        program, base = self._loaded(), self._transport.arena_base
+        wait = self._post_wait()
+        images = [
+            [self._transport.post_read_memory(base + address, port.size_bytes) for address in port.addresses]
+            for port in program.outputs
+        ]
+
+        def finish() -> list[np.ndarray]:
+            wait()
             return [
-                ports.from_images(port, [self._read_arena(address, port.size_bytes) for address in port.addresses])
-                for port in program.outputs
+                ports.from_images(port, [image() for image in of_port])
+                for port, of_port in zip(program.outputs, images, strict=True)
             ]
+
+        return finish
 
     def reset(self) -> None:
         """Reset the hardware from any state; the prologue runs again before the next inference.
@@ -411,40 +513,49 @@ class Driver:
             self._write_arena(address, data)
 
     def _start(self, cores: Sequence[Queues]) -> None:
-        self._control.set_up(cores, self._watchdog_cycles)
+        # If what is posted fails later, the next inference begins with a reset.
         self._begun.run = self._transport.state.run = StartedRun(cores)
+        self._control.set_up(cores, self._watchdog_cycles)
         self._control.start()
 
     def _wait(self) -> None:
+        self._post_wait()()
+
+    def _post_wait(self) -> Promise[None]:
+        """Post the end of the run that was begun; the result checks it."""
         run, program, state = self._begun.run, self._loaded(), self._transport.state
         self._begun.run = None
         if run is None:
             raise RuntimeError("an inference must have begun; call begin")
-        if state.run is not run:
+        self._check_own(run)
+        limit = cycle_limit(program)
+        end = self._control.post_end(limit)
+
+        def wait() -> None:
+            self._check_own(run)
+            status = end.status()
+            self._counters = [{name: value() for name, value in core.items()} for core in end.counters]
+            if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
+                state.run = None
+                return
+            state.run, state.program, state.must_reset = None, None, True
+            if not status & registers.STATUS_ERROR:
+                raise AcceleratorError(
+                    f"a run must end within {limit} cycles, and does not; check that the external memory answers",
+                    code=ErrorCode.NONE,
+                    unit=Unit.NONE,
+                )
+            core = self._control.read("ERROR_CORE") if len(run.cores) > 1 else 0
+            raise stopped(program, run.cores, core, *(self._control.read(name, core) for name in _ERROR))
+
+        return wait
+
+    def _check_own(self, run: StartedRun) -> None:
+        if self._transport.state.run is not run:
             raise RuntimeError(
                 "an inference must have the accelerator until its end, and another driver or thread has used it since; "
                 "hold the transport's exclusive() from begin to finish"
             )
-        limit = cycle_limit(program)
-        self._transport.wait_for_interrupt(limit)
-        status = self._control.read("STATUS")
-        self._control.write("INTERRUPT", 1)
-        self._counters = self._control.counters()
-        if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
-            state.run = None
-            return
-        state.run, state.program, state.must_reset = None, None, True
-        if not status & registers.STATUS_ERROR:
-            raise AcceleratorError(
-                f"a run must end within {limit} cycles, and does not; check that the external memory answers",
-                code=ErrorCode.NONE,
-                unit=Unit.NONE,
-            )
-        core = self._control.read("ERROR_CORE") if len(run.cores) > 1 else 0
-        raise stopped(program, run.cores, core, *(self._control.read(name, core) for name in _ERROR))
-
-    def _read_arena(self, offset: int, size: int) -> bytes:
-        return self._transport.read_memory(self._transport.arena_base + offset, size)
 
     def _write_arena(self, offset: int, data: bytes) -> None:
         self._transport.write_memory(self._transport.arena_base + offset, data)

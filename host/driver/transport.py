@@ -7,9 +7,9 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from ...golden.program.program import Program, Queues
 
@@ -47,6 +47,11 @@ class FairLock:
                 if self._owner == me:
                     self._owner = None
                 self._changed.notify_all()
+
+
+_Result = TypeVar("_Result")
+#: Returns the result of what was posted, once it is there.
+Promise = Callable[[], _Result]
 
 
 @dataclass(eq=False, slots=True)
@@ -150,6 +155,32 @@ class Transport(ABC):
     @abstractmethod
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
         """Wait until the interrupt line is high, for at most ``timeout_cycles`` cycles; return whether it is."""
+
+    # What is posted is done in this order, and at the latest when a later result is asked for; a failure shows then. A
+    # transport that has a long way to its accelerator has several of these on the way at a time.
+
+    def post_write_register(self, address: int, value: int) -> None:
+        """Post :meth:`write_register`."""
+        self.write_register(address, value)
+
+    def post_read_register(self, address: int) -> Promise[int]:
+        """Post :meth:`read_register`. Nothing that changes the value may be posted before the result is there."""
+        value = self.read_register(address)
+        return lambda: value
+
+    def post_write_memory(self, address: int, data: bytes) -> None:
+        """Post :meth:`write_memory`."""
+        self.write_memory(address, data)
+
+    def post_read_memory(self, address: int, size: int) -> Promise[bytes]:
+        """Post :meth:`read_memory`. Nothing that changes the bytes may be posted before the result is there."""
+        data = self.read_memory(address, size)
+        return lambda: data
+
+    def post_wait(self, timeout_cycles: int) -> Promise[bool]:
+        """Post :meth:`wait_for_interrupt`."""
+        is_high = self.wait_for_interrupt(timeout_cycles)
+        return lambda: is_high
 
     def check_range(self, address: int, size: int) -> None:
         """Raise ValueError unless ``size`` bytes from ``address`` on lie in the arena."""

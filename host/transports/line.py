@@ -216,7 +216,11 @@ class TimeOuts:
         # This is twice the time of request and answer together.
         size = 2 * (LEAST_BYTES + len(frame.data) + (frame.length if frame.operation == Operation.READ else _WORDS))
         cycles = _CYCLES.get(Operation(frame.operation), 0) * frame.length
-        return LATENCY_S + self.slowness * (size * _BYTE_BITS / rate + cycles / self.clock_hz)
+        return LATENCY_S + self.line_s(size, rate) + self.slowness * cycles / self.clock_hz
+
+    def line_s(self, size: int, rate: int) -> float:
+        """Return the seconds that so many bytes take on the line."""
+        return self.slowness * size * _BYTE_BITS / rate
 
     @property
     def lapse_s(self) -> float:

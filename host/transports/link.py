@@ -6,16 +6,28 @@ import contextlib
 import secrets
 import time
 import zlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ...golden import registers
 from ...golden.config import Config
 from ...golden.link import frames
-from ...golden.link.frames import INITIAL_RATE, DamagedFrameError, Frame, Identity, pack_word, parse_word
-from ...golden.link.operations import LINK_VERSION, MAX_DATA, WORD_BYTES, Operation, Status
+from ...golden.link.frames import INITIAL_RATE, NAK, DamagedFrameError, Frame, Identity, pack_word, parse_word
+from ...golden.link.operations import (
+    AFTER,
+    LINK_VERSION,
+    MAX_DATA,
+    QUEUE_BYTES,
+    RULES,
+    WORD_BYTES,
+    Counts,
+    Operation,
+    Status,
+)
 from ...golden.presets import PRESETS
 from ..driver.driver import HardwareError
-from ..driver.transport import Transport
+from ..driver.transport import Promise, Transport
 from .line import BoardLine, LinkError, PortError, SerialLine, TimeOuts
 
 __all__ = [
@@ -57,6 +69,7 @@ class FrameExchange:
         self._line = line
         self._clock = clock
         self._received = bytearray()
+        self._answers: deque[Frame] = deque()
         self.rate = INITIAL_RATE
         self.answered = -float("inf")
         self.heard = 0
@@ -73,6 +86,29 @@ class FrameExchange:
             self._line.set_rate(rate)
             self.rate = rate
 
+    def write(self, frame: Frame) -> None:
+        """Send a request, and do not wait for its answer.
+
+        Raises
+        ------
+        PortError
+            If the port has disappeared.
+        """
+        self._line.write(frame.encode())
+
+    def next(self, limit_s: float) -> Frame | None:
+        """Return the next answer, a NAK in place of a damaged one, or None if none comes in time.
+
+        Raises
+        ------
+        PortError
+            If the port has disappeared.
+        """
+        limit = self._clock() + limit_s
+        while not self._answers and (left := limit - self._clock()) > 0:
+            self._read(left)
+        return self._answers.popleft() if self._answers else None
+
     def send(self, frame: Frame, limit_s: float, *, afresh: bool = False, tolerant: bool = False) -> Frame | None:
         """Send a request; return its answer, or None if none comes in time.
 
@@ -81,7 +117,7 @@ class FrameExchange:
         frame : Frame
         limit_s : float
         afresh : bool
-            Whether bytes that the board may have received before have to be terminated first.
+            Whether bytes that the board may have received before have to be terminated first: it may refuse them.
         tolerant : bool
             Whether to wait on after a damaged answer, which may be noise, and longer while bytes arrive, as a simulated
             board is slow.
@@ -91,27 +127,18 @@ class FrameExchange:
         PortError
             If the port has disappeared.
         """
-        answer, is_refused = self._send(frame, limit_s, afresh=afresh, tolerant=tolerant)
-        if is_refused and afresh:
-            # The board refused the bytes before the frame, and lost the frame while it answered.
-            answer, _ = self._send(frame, limit_s, tolerant=tolerant)
-        return answer
-
-    def _send(self, frame: Frame, limit_s: float, *, afresh: bool = False, tolerant: bool) -> tuple[Frame | None, bool]:
-        """Send a request once; return its answer, or whether the board has refused a damaged frame."""
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
         for found in self._arriving(limit_s, tolerant=tolerant):
-            if found is None:
-                if tolerant:
-                    continue
-                return None, False
             if found.operation == Operation.NAK:
-                return None, True
-            # This is a late answer to a request that was given up.
-            if (found.sequence, found.operation, found.address) == (frame.sequence, frame.operation, frame.address):
+                if afresh or tolerant:
+                    afresh = False
+                    continue
+                return None
+            # Others are late answers to requests that were given up.
+            if answers(found, frame):
                 self.answered = self._clock()
-                return found, False
-        return None, False
+                return found
+        return None
 
     def refuses(self, damaged: bytes, limit_s: float) -> bool:
         """Send bytes that are not a frame, and a delimiter; return whether a refusal comes in time."""
@@ -119,27 +146,39 @@ class FrameExchange:
         found = next(self._arriving(limit_s), None)
         return found is not None and found.operation == Operation.NAK
 
-    def _arriving(self, limit_s: float, *, tolerant: bool = False) -> Iterator[Frame | None]:
-        """Yield frames that arrive within a time, and None for damaged ones."""
+    def _arriving(self, limit_s: float, *, tolerant: bool = False) -> Iterator[Frame]:
+        """Yield the answers that arrive within a time from now on, NAKs in place of damaged ones."""
         self._received.clear()
+        self._answers.clear()
         begin = self._clock()
         self.heard, limit = 0, begin + limit_s
         while (left := limit - self._clock()) > 0:
-            data = self._line.read(left)
-            self.heard += len(data)
-            if data and tolerant:
+            if self._read(left) and tolerant:
                 limit = min(self._clock() + limit_s, begin + _EXTENSION * limit_s)
-            self._received += data
-            *whole, rest = bytes(self._received).split(_DELIMITER)
-            self._received[:] = rest
-            yield from map(_decode, filter(None, whole))
+            while self._answers:
+                yield self._answers.popleft()
+
+    def _read(self, limit_s: float) -> bool:
+        """Receive what comes, and wait for it as long; return whether anything has come."""
+        data = self._line.read(limit_s)
+        self.heard += len(data)
+        self._received += data
+        *whole, rest = bytes(self._received).split(_DELIMITER)
+        self._received[:] = rest
+        self._answers.extend(map(_decode, filter(None, whole)))
+        return bool(data)
 
 
-def _decode(encoded: bytes) -> Frame | None:
+def answers(found: Frame, request: Frame) -> bool:
+    """Return whether a frame is the answer to a request."""
+    return (found.sequence, found.operation, found.address) == (request.sequence, request.operation, request.address)
+
+
+def _decode(encoded: bytes) -> Frame:
     try:
         return Frame.decode(encoded)
     except DamagedFrameError:
-        return None
+        return NAK
 
 
 # Answers of a board, and messages of errors in them.
@@ -211,6 +250,10 @@ def silence(name: str, heard: int, waited_s: float) -> str:
 
 
 # The client of a link: requests are carried out once, repeated when they are lost, and bounded in time.
+#
+# Requests that are posted are on the way together. Each one but the first is to come after the one before it, so that
+# the board carries out none beyond one that is lost or refused. If something goes wrong, the client finds out how far
+# the board has come, and asks for the rest request by request.
 
 #: Time-outs of the first answer: at the initial rate, then at each wanted one, and at last at the initial one again.
 #: The board's speed is not known yet, and it may be a simulated one.
@@ -221,6 +264,31 @@ _EXPECTED_S = 0.005
 _MOST_ERROR = 0.015
 #: Attempts at a new rate.
 _PROBES = 3
+
+
+#: The longest WAIT, in cycles.
+_MOST_WAIT = Counts.CYCLES.value[2]
+
+
+@dataclass(eq=False, slots=True)
+class Posted:
+    """A request on the way.
+
+    Attributes
+    ----------
+    frame : Frame
+    answer : Frame or None
+        Its answer, once it has come.
+    line_bytes : int
+        Bytes on the line, of the request or of its answer, at most.
+    cycles : int
+        What a WAIT has to wait beyond this frame.
+    """
+
+    frame: Frame
+    line_bytes: int
+    answer: Frame | None = None
+    cycles: int = 0
 
 
 class Client:
@@ -256,6 +324,7 @@ class Client:
         self.time_outs = TimeOuts()
         self.rate = INITIAL_RATE
         self._wanted: tuple[int, ...] = ()
+        self._pending: deque[Posted] = deque()
         self.repeated = 0
 
     def connect(self, wanted: Sequence[int] = ()) -> Identity:
@@ -320,12 +389,153 @@ class Client:
         PortError
             If the port has disappeared.
         """
+        self.settle()
+        self._revive()
+        return self._ask(self._frame(operation, address, data, length), self.rate, INITIAL_RATE)
+
+    def post(
+        self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None, *, cycles: int = 0
+    ) -> Posted:
+        """Send a request after those that are on the way; it is carried out, once, if all of these are.
+
+        A request that changes what an earlier one reads must not be posted before the answer to that one has come:
+        if this is lost, the board is asked again.
+
+        Parameters
+        ----------
+        operation : Operation
+        address : int
+        data : bytes
+            The data, at most MAX_DATA bytes.
+        length : int or None
+            The field ``length``, by default that of the data.
+        cycles : int
+            The cycles for which a WAIT is repeated.
+
+        Raises
+        ------
+        LinkError, PortError
+            As :meth:`request`, for a request that was posted before.
+        """
+        most = max(len(data), (length or 0) if operation == Operation.READ else 0)
+        size = frames.encoded_bytes(frames.LEAST_BYTES + most) + 1
+        # The board may be busy with the first one: the others wait there, as their answers may here.
+        self._receive(lambda: sum(one.line_bytes for one in self._pending) + size <= QUEUE_BYTES)
+        if not self._pending:
+            self._revive()
+        status = AFTER if self._pending else 0
+        posted = Posted(self._frame(operation, address, data, length, status=status), size, cycles=cycles)
+        self._exchange.write(posted.frame)
+        self._pending.append(posted)
+        return posted
+
+    def answer(self, posted: Posted) -> Frame:
+        """Wait for the answer to a posted request, and return it.
+
+        Raises
+        ------
+        LinkError
+            If it, or one that was posted before, is refused or not answered in time.
+        PortError
+            If the port has disappeared.
+        """
+        self._receive(lambda: posted.answer is not None)
+        if posted.answer is None:
+            raise LinkError(f"{self._name}: a request must be carried out, and an earlier one has failed; ask again")
+        return posted.answer
+
+    def settle(self) -> None:
+        """Wait for the answers to all posted requests.
+
+        Raises
+        ------
+        LinkError, PortError
+            As :meth:`answer`.
+        """
+        self._receive(lambda: not self._pending)
+
+    def post_wait(self, cycles: int) -> Posted:
+        """Post a WAIT for as many cycles; its answer has the status TIMED_OUT if the line is still low then."""
+        length = min(cycles, _MOST_WAIT)
+        return self.post(Operation.WAIT, length=length, cycles=cycles - length)
+
+    def _receive(self, is_enough: Callable[[], bool]) -> None:
+        """Take answers to posted requests until it is enough, and see to whatever goes wrong."""
+        while self._pending and not is_enough():
+            posted = self._pending[0]
+            found = self._exchange.next(self._limit_s(posted.frame))
+            if found is None or not answers(found, posted.frame) or found.status != Status.OK:
+                self._recover(found)
+                return
+            posted.answer = found
+            self._exchange.answered = self._clock()
+            self._pending.popleft()
+
+    def _limit_s(self, frame: Frame) -> float:
+        """Return the seconds within which the first posted request must be answered: all may still be on the line."""
+        return self.time_outs.limit_s(frame, self.rate) + self.time_outs.line_s(2 * QUEUE_BYTES, self.rate)
+
+    def _recover(self, found: Frame | None) -> None:
+        """Have all posted requests carried out after one was not answered as it should; ``found`` came instead."""
+        posted = list(self._pending)
+        # Whatever happens now, nothing remains on the way.
+        self._pending.clear()
+        done = self._carried_out(posted, found)
+        for one in posted[:done]:
+            if one.answer is None or one.answer.status != Status.OK:
+                # What has no data is known to be done. What reads may be asked again.
+                again = RULES[Operation(one.frame.operation)].answer
+                one.answer = self._anew(one.frame) if again else one.frame.answered(Status.OK)
+        for one in posted[done:]:
+            if one.answer is None or one.answer.status != Status.TIMED_OUT:
+                one.answer = self._anew(one.frame)
+            while one.answer.status == Status.TIMED_OUT and one.cycles > 0:
+                length = min(one.cycles, _MOST_WAIT)
+                one.cycles -= length
+                one.answer = self._anew(replace(one.frame, length=length))
+
+    def _carried_out(self, posted: Sequence[Posted], found: Frame | None) -> int:
+        """Return how many posted requests the board has carried out, in their order."""
+        limit_s = max(self._limit_s(one.frame) for one in posted)
+        end = self._clock() + len(posted) * limit_s
+        while found is not None and posted[-1].answer is None and self._clock() < end:
+            for one in posted:
+                if answers(found, one.frame):
+                    one.answer = found
+            if posted[-1].answer is None:
+                found = self._exchange.next(limit_s)
+        statuses = [one.answer.status if one.answer else None for one in posted]
+        # All before one that is not refused for its place have been carried out.
+        done = max((place for place, status in enumerate(statuses) if status not in (None, Status.SEQUENCE)), default=0)
+        done += statuses[done] == Status.OK
+        # All from one on that is refused for its place have not. The last one of the others that the board accepts is
+        # the last one that it has carried out, at the latest now.
+        misplaced = statuses.index(Status.SEQUENCE) if Status.SEQUENCE in statuses else len(posted)
+        for place in reversed(range(done, misplaced)):
+            if statuses[place] is None:
+                self.repeated += 1
+                answer = self._exchanged(posted[place].frame, self.rate, INITIAL_RATE)
+                if answer.status != Status.SEQUENCE:
+                    posted[place].answer = answer
+                    return place + (answer.status == Status.OK)
+        return done
+
+    def _anew(self, frame: Frame) -> Frame:
+        """Have a posted request carried out by itself, under another number; it may only be refused for its time."""
+        self.repeated += 1
+        frame = self._frame(Operation(frame.operation), frame.address, frame.data, frame.length)
+        answer = self._exchanged(frame, self.rate, INITIAL_RATE)
+        if answer.status != Status.TIMED_OUT:
+            result(self._name, frame, answer)
+        return answer
+
+    def _revive(self) -> None:
+        """Find the board after a pause, at the rate that was agreed on."""
         if self._clock() - self._exchange.answered > self.time_outs.lapse_s:
             # The board may be back at the initial rate, or not yet. An IDENTIFY finds out.
             self._ask(self._frame(Operation.IDENTIFY), INITIAL_RATE, self.rate)
         if self._wanted and self.rate != self._wanted[0]:
             self._raise_rate()
-        return self._ask(self._frame(operation, address, data, length), self.rate, INITIAL_RATE)
 
     @property
     def is_simulated(self) -> bool:
@@ -363,6 +573,10 @@ class Client:
         return Identity.parse(answer).cycles, self._exchange.answered
 
     def _ask(self, frame: Frame, *among: int) -> bytes:
+        """Send a frame until it is answered, and return the data of its answer."""
+        return result(self._name, frame, self._exchanged(frame, *among))
+
+    def _exchanged(self, frame: Frame, *among: int) -> Frame:
         """Send a frame until it is answered; the rate of the answer is the board's.
 
         It is sent twice at the likeliest rate and then once at each other one, and all that again.
@@ -375,7 +589,7 @@ class Client:
             answer = self._exchange.send(frame, limit, afresh=attempt > 0)
             if answer is not None:
                 self.rate = rate
-                return result(self._name, frame, answer)
+                return answer
         raise LinkError(
             f"{self._name}: the board must answer within {limit:.1f} s, and does not, {len(attempts)} times; "
             "check cable and power"
@@ -426,17 +640,19 @@ class Client:
             return False
         return abs(frames.PARTS * self.identity.clock_hz / parts / rate - 1) <= _MOST_ERROR
 
-    def _frame(self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None) -> Frame:
+    def _frame(
+        self, operation: Operation, address: int = 0, data: bytes = b"", length: int | None = None, *, status: int = 0
+    ) -> Frame:
         self._sequence = (self._sequence + 1) % (1 << 16)
-        return Frame(self._sequence, operation, 0, address, len(data) if length is None else length, data)
+        return Frame(self._sequence, operation, status, address, len(data) if length is None else length, data)
 
 
 # The transport to a board at a serial link.
 
 #: Rates to agree on, the fastest first.
 RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400)
-#: Seconds for which one request waits for the interrupt: no other request is possible meanwhile.
-_CYCLES_PER_WAIT = 1_000_000
+#: Bytes of data in a frame, so that two frames may be on the way.
+FRAME_DATA = 992
 #: Prefix of the names of devices.
 SCHEME = "uart:"
 
@@ -505,9 +721,7 @@ class LinkTransport(Transport):
 
     def read_memory(self, address: int, size: int) -> bytes:
         """Request bytes of the arena."""
-        self.check_range(address, size)
-        parts = ((at, min(MAX_DATA, address + size - at)) for at in range(address, address + size, MAX_DATA))
-        return b"".join(self.client.request(Operation.READ, at, length=length) for at, length in parts)
+        return self.post_read_memory(address, size)()
 
     def write_memory(self, address: int, data: bytes) -> None:
         """Request a write of bytes of the arena, and compare their checksum where it took several frames.
@@ -517,10 +731,8 @@ class LinkTransport(Transport):
         LinkError
             Also if the arena does not contain the bytes afterwards.
         """
-        self.check_range(address, len(data))
-        for at in range(0, len(data), MAX_DATA):
-            self.client.request(Operation.WRITE, address + at, data[at : at + MAX_DATA])
-        if len(data) > MAX_DATA:
+        self.post_write_memory(address, data)
+        if len(data) > FRAME_DATA:
             found = parse_word(self.client.request(Operation.CHECKSUM, address, length=len(data)))
             if found != zlib.crc32(data):
                 raise LinkError(
@@ -528,15 +740,38 @@ class LinkTransport(Transport):
                     f"{zlib.crc32(data):#010x}, not {found:#010x}: the board's memory is faulty; "
                     "check its supply and clock"
                 )
+        self.client.settle()
 
     def wait_for_interrupt(self, timeout_cycles: int) -> bool:
-        """Let the board wait, for a part of the time with each request."""
-        left = timeout_cycles
-        while left > 0:
-            if parse_word(self.client.request(Operation.WAIT, length=min(left, _CYCLES_PER_WAIT))):
-                return True
-            left -= _CYCLES_PER_WAIT
-        return False
+        """Let the board wait."""
+        return self.post_wait(timeout_cycles)()
+
+    def post_write_register(self, address: int, value: int) -> None:
+        """Request a write of a register, which is carried out once."""
+        self.client.post(Operation.WRITE_REGISTER, address, pack_word(value))
+
+    def post_read_register(self, address: int) -> Promise[int]:
+        """Request the value of a register."""
+        posted = self.client.post(Operation.READ_REGISTER, address, length=WORD_BYTES)
+        return lambda: parse_word(self.client.answer(posted).data)
+
+    def post_write_memory(self, address: int, data: bytes) -> None:
+        """Request a write of bytes of the arena."""
+        self.check_range(address, len(data))
+        for at in range(0, len(data), FRAME_DATA):
+            self.client.post(Operation.WRITE, address + at, data[at : at + FRAME_DATA])
+
+    def post_read_memory(self, address: int, size: int) -> Promise[bytes]:
+        """Request bytes of the arena."""
+        self.check_range(address, size)
+        parts = ((at, min(FRAME_DATA, address + size - at)) for at in range(address, address + size, FRAME_DATA))
+        posted = [self.client.post(Operation.READ, at, length=length) for at, length in parts]
+        return lambda: b"".join(self.client.answer(one).data for one in posted)
+
+    def post_wait(self, timeout_cycles: int) -> Promise[bool]:
+        """Let the board wait."""
+        posted = self.client.post_wait(timeout_cycles)
+        return lambda: self.client.answer(posted).status == Status.OK
 
 
 def open_device(name: str) -> LinkTransport:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from lutterfly.golden.link import frames
 from lutterfly.golden.link.bridge import BridgeModel
 from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word
-from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, RULES, Operation, Status
+from lutterfly.golden.link.operations import AFTER, LINK_VERSION, MAX_DATA, RULES, Operation, Status
 
 CLOCK_HZ = 25_000_000
 ARENA_BYTES = 4096
@@ -106,7 +107,7 @@ def test_a_wrong_length_is_refused(board: Board, operation: Operation) -> None:
         Operation.WRITE: [0],
         Operation.CHECKSUM: [0],
         Operation.IDENTIFY: [1],
-        Operation.WAIT: [],
+        Operation.WAIT: [1 << 24],
     }.get(operation, [3, 5])
     for number, length in enumerate(wrong):
         data = bytes(length) if RULES[operation].has_data else b""
@@ -115,7 +116,7 @@ def test_a_wrong_length_is_refused(board: Board, operation: Operation) -> None:
     assert board.ask(other).status == Status.LENGTH
 
 
-@pytest.mark.parametrize("request_", [Frame(1, 0), Frame(1, 9), Frame(1, 255), Frame(1, Operation.IDENTIFY, 1)])
+@pytest.mark.parametrize("request_", [Frame(1, 0), Frame(1, 9), Frame(1, 255), Frame(1, Operation.IDENTIFY, 2)])
 def test_an_unknown_operation_is_refused(board: Board, request_: Frame) -> None:
     assert board.ask(request_) == Frame(1, request_.operation, Status.UNKNOWN_OPERATION)
 
@@ -169,10 +170,34 @@ def test_rates(board: Board) -> None:
 
 
 def test_wait(board: Board) -> None:
-    for line in (False, True):
+    for line, status in ((False, Status.TIMED_OUT), (True, Status.OK)):
         board.line = line
-        assert board.ask(Frame(line, Operation.WAIT, 0, 0, 1000)).data == pack_word(line)
+        assert board.ask(Frame(5, Operation.WAIT, 0, 0, 1000)) == Frame(5, Operation.WAIT, status)
     assert board.waited == [1000, 1000]
+
+
+@pytest.mark.parametrize("first", [5, 0xFFFF])
+def test_a_request_that_comes_after_another_one_needs_it(board: Board, first: int) -> None:
+    before = Frame(first, Operation.WRITE, 0, 0, 1, b"a")
+    start = Frame((first + 1) % (1 << 16), Operation.WRITE_REGISTER, AFTER, 8, 4, pack_word(1))
+    assert board.ask(start).status == Status.SEQUENCE
+    assert board.ask(before).status == Status.OK
+    assert board.ask(Frame((first + 2) % (1 << 16), Operation.READ, AFTER, 0, 1)).status == Status.SEQUENCE
+    assert board.writes == []
+    for _ in range(3):
+        assert board.ask(start).status == Status.OK
+    assert board.writes == [(8, 1)]
+    # It is not the one before the last, either, that is known again.
+    assert board.ask(replace(before, status=AFTER)).status == Status.SEQUENCE
+
+
+def test_nothing_comes_after_a_request_that_was_refused(board: Board) -> None:
+    wait, read = Frame(7, Operation.WAIT, 0, 0, 10), Frame(8, Operation.READ, AFTER, 0, 1)
+    for line, status, then in ((False, Status.TIMED_OUT, Status.SEQUENCE), (True, Status.OK, Status.OK)):
+        board.line = line
+        assert [board.ask(request).status for request in (wait, read)] == [status, then]
+    assert board.ask(Frame(9, Operation.READ, AFTER, ARENA_BYTES, 1)).status == Status.ADDRESS
+    assert board.ask(Frame(10, Operation.READ, AFTER, 0, 1)).status == Status.SEQUENCE
 
 
 def test_damaged_frames(board: Board) -> None:
@@ -191,15 +216,6 @@ def test_damaged_frames(board: Board) -> None:
 
 def test_empty_frames_are_ignored(board: Board) -> None:
     assert board.bridge.receive(bytes(10)) == b""
-
-
-def test_what_is_lost_while_busy_is_lost_to_the_next_delimiter(board: Board) -> None:
-    frame = Frame(1, Operation.IDENTIFY).encode()
-    board.bridge.lose(frame[:3])
-    assert board.bridge.receive(frame[3:]) == b""
-    assert board.ask(Frame(1, Operation.IDENTIFY)).status == Status.OK
-    board.bridge.lose(frame)
-    assert board.ask(Frame(1, Operation.IDENTIFY)).status == Status.OK
 
 
 @given(st.lists(st.sampled_from([*RULES, 0, 9]), max_size=5), st.data())

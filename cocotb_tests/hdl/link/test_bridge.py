@@ -15,8 +15,8 @@ from cocotb.triggers import FallingEdge, RisingEdge
 
 from cocotb_tests.support.benches.clocking import start
 from lutterfly.golden.link.bridge import BridgeModel
-from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word, parse_word
-from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, RULES, Operation, Status
+from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word
+from lutterfly.golden.link.operations import AFTER, LINK_VERSION, MAX_DATA, QUEUE_BYTES, RULES, Operation, Status
 from lutterfly.hdl.link.bridge import Bridge
 
 # The bridge between bytes, registers and an arena, each at its own pace, beside its golden twin.
@@ -325,40 +325,89 @@ async def rates_change_after_the_answer_and_fall_back(dut) -> None:
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")
-async def a_wait_ends_with_the_interrupt_the_time_or_a_byte(dut) -> None:
+async def a_wait_ends_with_the_interrupt_or_the_time(dut) -> None:
     bench = await begun(dut)
 
-    async def wait(number: int, cycles: int) -> Frame:
+    async def wait(number: int, cycles: int) -> int:
         await bench.send(Frame(number, Operation.WAIT, 0, 0, cycles).encode())
-        return Frame.decode((await bench.answered())[:-1])
+        answer = Frame.decode((await bench.answered())[:-1])
+        assert (answer.sequence, answer.length) == (number, 0)
+        return answer.status
 
-    assert parse_word((await wait(1, 50)).data) == 0
-    waiting = cocotb.start_soon(wait(2, 1 << 31))
+    assert await wait(1, 50) == Status.TIMED_OUT
+    waiting = cocotb.start_soon(wait(2, (1 << 24) - 1))
     await bench.cycles(500)
     assert not waiting.done()
     bench.interrupt(True)
-    assert parse_word((await waiting).data) == 1
-    assert parse_word((await wait(3, 0)).data) == 1
+    assert await waiting == Status.OK
+    assert await wait(3, 0) == Status.OK
+    assert await wait(4, 1 << 24) == Status.LENGTH
     bench.interrupt(False)
-    waiting = cocotb.start_soon(wait(4, 1 << 31))
+    # Bytes that come meanwhile do not end it.
+    begin = cocotb.utils.get_sim_time("ns")
+    waiting = cocotb.start_soon(wait(5, 2000))
     await bench.cycles(500)
     await bench.send(b"\0")
-    assert parse_word((await waiting).data) == 0
-    waiting = cocotb.start_soon(wait(5, 1 << 31))
-    await bench.cycles(500)
-    # This byte is lost, and so is the frame that it begins.
-    bench.twin.lose(b"a")
-    await bench.send(b"a")
-    await waiting
-    assert await exchange(bench, Frame(6, Operation.IDENTIFY).encode()) == b""
-    assert await exchange(bench, Frame(6, Operation.IDENTIFY).encode()) != b""
+    assert await waiting == Status.TIMED_OUT
+    assert cocotb.utils.get_sim_time("ns") - begin > 20_000
+
+
+async def all_answers(bench: LinkBench, count: int) -> list[bytes]:
+    return [await bench.answered() for _ in range(count)]
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def requests_that_come_meanwhile_are_carried_out_in_their_order(dut) -> None:
+    bench = await begun(dut)
+    chain = [
+        Frame(65534, Operation.WRITE, 0, 0, 600, bytes(range(200)) * 3),
+        Frame(65535, Operation.WRITE_REGISTER, AFTER, 8, 4, pack_word(7)),
+        Frame(0, Operation.WAIT, AFTER, 0, 3000),
+        Frame(1, Operation.WRITE, AFTER, 600, 300, bytes(range(150)) * 2),
+        Frame(2, Operation.READ, AFTER, 0, MAX_DATA),
+        Frame(3, Operation.READ_REGISTER, AFTER, 8, 4),
+    ]
+    for line, missing in ((True, None), (False, None), (True, 0), (True, 3)):
+        bench.interrupt(line)
+        await exchange(bench, Frame(9, Operation.IDENTIFY).encode())
+        data = b"".join(request.encode() for place, request in enumerate(chain) if place != missing)
+        expected = bench.twin.receive(data)
+        await bench.send(data)
+        assert b"".join(await all_answers(bench, expected.count(0))) == expected
+        statuses = [Frame.decode(answer).status for answer in expected.split(b"\0")[:-1]]
+        refused = {(True, None): 0, (False, None): 4, (True, 0): 5, (True, 3): 2}[line, missing]
+        assert len([status for status in statuses if status]) == refused
+        bench.check_same()
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def what_finds_the_queue_full_is_lost_and_no_more(dut) -> None:
+    bench = await begun(dut)
+    await exchange(bench, Frame(9, Operation.IDENTIFY).encode())
+    await bench.send(Frame(1, Operation.WAIT, 0, 0, 30_000).encode())
+    await bench.cycles(300)
+    write = Frame(2, Operation.WRITE, 0, 0, MAX_DATA, bench.rng.bytes(MAX_DATA)).encode()
+    fits = write + Frame(3, Operation.WRITE, AFTER, 5, 900, bench.rng.bytes(900)).encode()
+    assert QUEUE_BYTES - 100 < len(fits) <= QUEUE_BYTES
+    lost = Frame(4, Operation.WRITE, AFTER, 0, 200, bytes(200)).encode()
+    await bench.send(fits + lost)
+    answers = await all_answers(bench, 3)
+    assert [Frame.decode(answer[:-1]).status for answer in answers] == [Status.TIMED_OUT, Status.OK, Status.OK]
+    bench.twin.receive(fits)
+    # The client ends what has come of the last one, and repeats it.
+    await bench.send(b"\0")
+    assert await bench.answered() == NAK.encode()
+    await exchange(bench, lost)
+    bench.check_same()
 
 
 def random_request(rng: np.random.Generator, last: Frame | None) -> Frame:
     """Any request, most of them right; the last one again, now and then."""
     if last is not None and rng.random() < 0.2:
         return last
-    number = last.sequence if last is not None and rng.random() < 0.05 else int(rng.integers(1 << 16))
+    number = int(rng.integers(1 << 16))
+    if last is not None and rng.random() < 0.5:
+        number = (last.sequence + int(rng.choice([0, 1, 1, 1, 2]))) % (1 << 16)
     operation = int(rng.integers(0, 10))
     rule = RULES.get(operation)
     length = {
@@ -370,14 +419,14 @@ def random_request(rng: np.random.Generator, last: Frame | None) -> Frame:
     }.get(operation, 4)
     if rng.random() < 0.05:
         # A wait of any length is right, and as long as it says.
-        length = int(rng.choice([0, 1, 5, 1025, 1 << 20] if operation != Operation.WAIT else [0, 1, 5, 1025]))
+        length = int(rng.choice([0, 1, 5, 1025, 1 << 20 if operation != Operation.WAIT else 1 << 24]))
     address = 4 * int(rng.integers(0, 18)) if rng.random() < 0.7 else int(rng.integers(ARENA_BYTES - 40, ARENA_BYTES))
     data = rng.bytes(min(length, 1000)) if rule is not None and rule.has_data else b""
     if operation == Operation.SET_RATE and rng.random() < 0.8:
         data = pack_word(int(rng.integers(100, 70_000)))
     if rng.random() < 0.03:
         data += b"x"
-    return Frame(number, operation, int(rng.random() < 0.03), address, length, data)
+    return Frame(number, operation, int(rng.choice([0, AFTER, 2], p=[0.6, 0.37, 0.03])), address, length, data)
 
 
 def damaged(rng: np.random.Generator, encoded: bytes) -> tuple[bytes, tuple[int, ...]]:

@@ -15,11 +15,9 @@ from lutterfly.golden.link.frames import LEAST_BYTES, MOST_BYTES, Frame
 from lutterfly.golden.link.operations import MAX_DATA
 from lutterfly.hdl.link.frames import BUFFER_LATENCY, FrameIntake, header_layout
 
-INPUTS = {
-    **dict.fromkeys(("received__valid", "received__payload", "begin", "matches", "place"), 0),
-    **dict.fromkeys(("answers", "status", "length", "shifts"), 0),
-    "listens": 1,
-}
+INPUTS = dict.fromkeys(
+    ("received__valid", "received__payload", "begin", "matches", "place", "answers", "status", "length", "shifts"), 0
+)
 
 
 def test_intake(simulate) -> None:
@@ -123,30 +121,6 @@ async def other_frames_are_not_good(dut) -> None:
         assert intake.frames == [0]
         await intake.next()
     await intake.send(bytes(5))
-    assert intake.frames == []
-
-
-@cocotb.test(timeout_time=5, timeout_unit="ms")
-async def what_comes_while_nobody_listens_is_lost_to_its_end(dut) -> None:
-    intake = Intake(dut)
-    await intake.begin()
-    line = Frame(1, 2, 3, 4, 5, b"abc").encode()
-    for lost, expected in ((line[:3], 0), (line, 1), (line[:-1], 0), (b"\0", 1), (b"", 1)):
-        dut.listens.value = 0
-        await intake.send(lost)
-        assert intake.frames == []
-        dut.listens.value = 1
-        await intake.send(line)
-        assert len(intake.frames) == expected
-        await intake.next()
-        await intake.send(line)
-        assert intake.frames == [1]
-        await intake.next()
-    # A delimiter without its stop bit is none.
-    dut.listens.value = 0
-    await intake.send(b"a\0", (1,))
-    dut.listens.value = 1
-    await intake.send(line)
     assert intake.frames == []
 
 

@@ -10,8 +10,8 @@ from amaranth.hdl import Assert, Assume, Cat, Cover, Module, Mux, Signal
 
 from cocotb_tests.support.proofs import Proof, ProofError, broken, inside, leave_out, prove
 from cocotb_tests.support.tiers import needs_yosys
-from lutterfly.golden.link.operations import RULES, Operation, Status
-from lutterfly.hdl.link import bridge
+from lutterfly.golden.link.operations import AFTER, RULES, Operation, Status
+from lutterfly.hdl.link import bridge, frames
 from lutterfly.hdl.link.frames import CHECK_LATENCY, AnswerKind
 
 pytestmark = needs_yosys
@@ -39,7 +39,7 @@ class BridgeProof(Proof):
         self.intake, self.check, self.port, self.walk = parts.intake, parts.check, parts.port, parts.walk
         self.sender, self.encoder = parts.sender, parts.encoder
         self.judge = inside(self.check)
-        leave_out(self.intake, self.port, self.walk, self.sender, self.encoder, parts.crc, parts.outgoing)
+        leave_out(self.intake, self.port, self.walk, self.sender, self.encoder, parts.crc, parts.outgoing, parts.queue)
         outputs = {
             "frame_ends": self.intake.frame.valid,
             "frame_is_good": self.intake.frame.payload,
@@ -54,7 +54,6 @@ class BridgeProof(Proof):
             "clears": self.sender.clear,
             "encoder_waits": self.encoder.input.ready,
             "outgoing_waits": parts.outgoing.output.valid,
-            "byte_arrives": unit.received.valid,
             "interrupt": unit.interrupt,
         }
         m.d.comb += [signal.eq(self.free(len(signal), name=name)) for name, signal in outputs.items()]
@@ -95,24 +94,32 @@ class BridgeProof(Proof):
         ]
 
     def check_once(self, m: Module) -> None:
-        """What is like the last good frame, and changes something, does nothing; nor does another of its number."""
+        """What is like the last good frame, and changes something, does nothing; nor does another of its number, or
+        one that is to come after another than the last one, or after one that was refused."""
         header, crc = self.intake.header, self.intake.tail[32:]
         has_last, sequence, last_crc = Signal(), Signal(16), Signal(32)
         decides, check = self.fsm.ongoing("DECIDE"), self.check
         identifies = header.operation == Operation.IDENTIFY
         once = Cat(header.operation == operation for operation in ONCE).any()
         same = has_last & (sequence == header.sequence) & ~identifies
-        repeated, other = same & (crc == last_crc) & once, same & (crc != last_crc)
+        state, judge, answers = self.state, self.judge, self.fsm.ongoing("ANSWER")
+        status, next_number = Signal(8), Signal(16)
+        m.d.comb += next_number.eq(sequence + 1)
+        with m.If(answers & state.remembers):
+            m.d.sync += status.eq(state.status)
+        follows = has_last & (header.sequence == next_number) & (status == Status.OK)
+        misses = (header.status == AFTER) & ~identifies & ~same & ~follows
+        repeated, other = same & (crc == last_crc) & once, same & (crc != last_crc) | misses
         with m.If(decides & identifies):
             m.d.sync += has_last.eq(0)
-        with m.Elif(decides & ~same):
+        with m.Elif(decides & ~same & ~misses):
             m.d.sync += [has_last.eq(1), sequence.eq(header.sequence), last_crc.eq(crc)]
         may = Signal()
         with m.If(decides):
             m.d.sync += may.eq(~repeated & ~other)
         does = Cat(self.fsm.ongoing(name) for name in ("WRITE", "ACCESS", "SUM", "BEGIN_SUM", "WAIT")).any()
-        judge, answers = self.judge, self.fsm.ongoing("ANSWER")
         m.d.comb += [
+            Assert(check.last_status == status),
             Assert(~self.port.start | ~repeated & ~other),
             Assert(~does | may),
             Assert(~self.state.sets_rate | may | self.fsm.ongoing("LISTEN")),
@@ -120,10 +127,11 @@ class BridgeProof(Proof):
             Assert(~decides | (check.other == other) | identifies),
             Cover(decides & repeated),
             Cover(decides & other),
+            Cover(decides & misses),
+            Cover(decides & follows & (header.status == AFTER)),
             Cover(self.fsm.ongoing("WRITE") & (has_last != 0)),
             Cover(answers & (self.state.status == Status.SEQUENCE)),
         ]
-        state = self.state
         m.d.comb += Assert(decides | (self.wait <= CHECK_LATENCY) | ~self.fsm.ongoing("CHECK"))
         with m.If(self.fsm.ongoing("CHECK") | decides):
             m.d.comb += [
@@ -192,7 +200,7 @@ def test_bridge(tmp_path: Path) -> None:
         # A damaged frame is carried out.
         ("with m.If(intake.frame.payload):", "with m.If(1):"),
         ("check.remember.eq(state.remembers)", "check.remember.eq(0)"),
-        pytest.param("wait.eq(wait - 1)", "wait.eq(wait)", marks=pytest.mark.regress),
+        pytest.param("sync += wait.eq(wait - 1)", "sync += wait.eq(wait)", marks=pytest.mark.regress),
         pytest.param("state.is_nak.eq(~intake.frame.payload)", "state.is_nak.eq(0)", marks=pytest.mark.regress),
         pytest.param("state.remembers.eq(0)", "state.remembers.eq(1)", marks=pytest.mark.regress),
     ],
@@ -216,6 +224,20 @@ def test_a_broken_operation_is_found(old: str, new: str, tmp_path: Path, monkeyp
     module = broken(bridge, old, new)
     for name in ("carry_out", "decide"):
         monkeypatch.setattr(bridge, name, getattr(module, name))
+    with pytest.raises(ProofError, match="fails after reset"):
+        prove(BridgeProof(), tmp_path, depth=24, mode="bounded")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Mux(same_number, ~same_crc, misses)", "same_number & ~same_crc"),
+        (" & (self.last_status == Status.OK)", ""),
+        ("(last_sequence == before)", "(last_sequence == self.header.sequence)"),
+    ],
+)
+def test_a_broken_check_is_found(old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge, "RequestCheck", broken(frames, old, new).RequestCheck)
     with pytest.raises(ProofError, match="fails after reset"):
         prove(BridgeProof(), tmp_path, depth=24, mode="bounded")
 

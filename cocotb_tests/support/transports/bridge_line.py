@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,11 +12,13 @@ import numpy as np
 from lutterfly.golden.link import frames
 from lutterfly.golden.link.bridge import BridgeModel
 from lutterfly.golden.link.frames import NAK, Frame
-from lutterfly.golden.link.operations import Status
+from lutterfly.golden.link.operations import QUEUE_BYTES, Operation, Status
 
 #: How far the rates of both sides may be apart.
 _TOLERANCE = 0.03
 _BYTE_BITS = 10
+#: What the board takes for a byte of its arena.
+_BYTE_CYCLES = 10
 
 
 class VirtualClock:
@@ -84,17 +87,25 @@ class Accelerator:
 
 
 class BridgeLine:
-    """A line to a board.
+    """A line to a board: both directions carry bytes at the same time, and the board takes its time as well.
 
     Attributes
     ----------
     to_board, to_host : Faults
     best_rate : int
         Bits a second, at most, that the cable carries.
+    latency_s : float
+        Seconds that the adapter keeps what comes from the board.
     pulled : bool
         Nothing passes any more.
+    at : float
+        The time at the board.
     executed : list of Frame
         Requests that the board has carried out.
+    most_waiting : int
+        Bytes that have waited at the board at most, while it was busy.
+    sent, writes : int
+        Bytes sent, and how often.
     """
 
     name = "/dev/ttyTEST"
@@ -106,19 +117,25 @@ class BridgeLine:
         *,
         clock_hz: int = 50_000_000,
         slowness: float = 1.0,
+        latency_s: float = 0.0,
         seed: int = 0,
     ):
         self.clock = clock
         self.accelerator = accelerator or Accelerator()
         self._slowness = slowness
+        self.latency_s = latency_s
         self.slowness = 1.0
         self._rng = np.random.default_rng(seed)
         self.to_board, self.to_host = Faults(self._rng), Faults(self._rng)
         self.best_rate = 10_000_000
         self.pulled = self.is_closed = False
         self.rate = frames.INITIAL_RATE
-        self._arrived = b""
-        self._good = 0.0
+        self.at = 0.0
+        self._sent = self._good = 0.0
+        self._arriving: deque[tuple[float, bytes]] = deque()
+        #: When each byte has come that the board takes only now.
+        self._waiting: deque[float] = deque()
+        self.most_waiting = self.sent = self.writes = 0
         self.executed: list[Frame] = []
         self.bridge = BridgeModel(
             clock_hz,
@@ -127,48 +144,67 @@ class BridgeLine:
             self.accelerator.write_register,
             register_bytes=256,
             interrupt=self._wait,
-            cycles=lambda: int(clock.now * clock_hz / slowness),
+            cycles=lambda: int(self.at * clock_hz / slowness),
         )
         for operation, carry_out in self.bridge._carry_out.items():
             self.bridge._carry_out[operation] = functools.partial(self._carry_out, carry_out)
 
     def _carry_out(self, carry_out: Callable[[Frame], tuple[Status, bytes]], request: Frame) -> tuple[Status, bytes]:
         self.executed.append(request)
+        if request.operation in (Operation.READ, Operation.WRITE, Operation.CHECKSUM):
+            self._pass_cycles(_BYTE_CYCLES * request.length)
         return carry_out(request)
 
     def set_rate(self, rate: int) -> None:
+        self.clock.now = max(self.clock.now, self._sent)
         self.rate = rate
-        self._arrived = b""
+        self._arriving.clear()
 
     def write(self, data: bytes) -> None:
-        self._pass_time(len(data))
+        self.sent += len(data)
+        self.writes += 1
+        self._sent = max(self._sent, self.clock.now)
         if self.pulled:
+            self._sent += self._line_s(len(data))
             return
-        if self.clock.now - self._good > frames.RATE_TIMEOUT_S * self._slowness:
+        if self._sent - self._good > frames.RATE_TIMEOUT_S * self._slowness:
             self.bridge.time_out()
-        answers = b""
-        arriving = self.to_board(data)
-        for at, byte in enumerate(arriving):
-            heard = self._hears()
-            if not heard:
-                self.bridge.damage()
-            answer = self.bridge.receive(bytes([byte if heard else int(self._rng.integers(256))]))
-            if not answer:
-                continue
-            if answer != NAK.encode():
-                self._good = self.clock.now
-            self._pass_time(len(answer))
-            answers += answer if heard else self._rng.bytes(len(answer))
-            # What comes while the board answers is lost.
-            self.bridge.lose(arriving[at + 1 :])
-            break
-        self._arrived += self.to_host(answers)
+        for byte in self.to_board(data):
+            self._sent += self._line_s(1)
+            self._come(byte)
+
+    def _come(self, byte: int) -> None:
+        """Let a byte come to the board, where it waits if the board is busy."""
+        while self._waiting and self._waiting[0] <= self._sent:
+            self._waiting.popleft()
+        if self.at > self._sent:
+            if len(self._waiting) == QUEUE_BYTES:
+                return
+            self._waiting.append(self.at)
+            self.most_waiting = max(self.most_waiting, len(self._waiting))
+        self.at = max(self.at, self._sent)
+        heard = self._hears()
+        if not heard:
+            self.bridge.damage()
+        answer = self.bridge.receive(bytes([byte if heard else int(self._rng.integers(256))]))
+        if not answer:
+            return
+        if answer != NAK.encode():
+            self._good = self.at
+        self.at += self._line_s(len(answer))
+        self._arriving.append(
+            (self.at + self.latency_s, self.to_host(answer if heard else self._rng.bytes(len(answer))))
+        )
 
     def read(self, limit_s: float) -> bytes:
-        if not self._arrived:
-            self.clock.now += limit_s
-        found, self._arrived = self._arrived, b""
-        return found
+        limit = self.clock.now + limit_s
+        while self._arriving and self._arriving[0][0] <= limit:
+            time, found = self._arriving.popleft()
+            self.clock.now = max(self.clock.now, time)
+            if found:
+                return found
+        self.clock.now = limit
+        return b""
 
     def close(self) -> None:
         self.is_closed = True
@@ -178,10 +214,13 @@ class BridgeLine:
         board = frames.PARTS * self.bridge.clock_hz / self.bridge.bit_time
         return abs(board / self.rate - 1) < _TOLERANCE and max(board, self.rate) <= self.best_rate
 
-    def _pass_time(self, size: int) -> None:
-        self.clock.now += self._slowness * size * _BYTE_BITS / self.rate
+    def _line_s(self, size: int) -> float:
+        return self._slowness * size * _BYTE_BITS / self.rate
+
+    def _pass_cycles(self, cycles: int) -> None:
+        self.at += self._slowness * cycles / self.bridge.clock_hz
 
     def _wait(self, cycles: int) -> bool:
         if not self.accelerator.interrupt:
-            self.clock.now += self._slowness * cycles / self.bridge.clock_hz
+            self._pass_cycles(cycles)
         return self.accelerator.interrupt
