@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -171,6 +172,47 @@ def test_an_error_is_named_and_the_next_inference_is_right(
         driver.infer(codes(2))
     assert (caught.value.code, caught.value.unit, caught.value.index) == (error.code, error.unit, error.index)
     np.testing.assert_array_equal(driver.infer(codes(3)), fresh_answer(program, 3))
+
+
+def test_inferences_of_a_batch_are_those_of_each_alone(program: Program, transport: GoldenTransport) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+    found = list(driver.infer_all(map(codes, range(3))))
+    assert [[array.tobytes() for array in outputs] for outputs in found] == [
+        [array.tobytes() for array in fresh_answer(program, seed)] for seed in range(3)
+    ]
+    assert list(driver.infer_all([])) == []
+
+
+@pytest.mark.parametrize("cause", ["error", "input", "end"])
+def test_a_batch_that_ends_in_its_middle_loses_nothing_before(
+    program: Program, transport: GoldenTransport, cause: str
+) -> None:
+    driver = Driver(transport, CONFIG)
+    driver.load(program)
+
+    def inputs() -> Iterator[list[np.ndarray]]:
+        yield codes(0)
+        yield codes(1)
+        if cause == "error":
+            transport.next_error = MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3)
+        yield codes(2) if cause != "input" else []
+        yield codes(3)
+
+    found = driver.infer_all(inputs())
+    for seed in range(1 if cause == "input" else 2):
+        np.testing.assert_array_equal(next(found), fresh_answer(program, seed))
+    if cause == "error":
+        with pytest.raises(AcceleratorError, match=r"^WATCHDOG in PREFETCH, command 3 of the body; check"):
+            next(found)
+    elif cause == "input":
+        with pytest.raises(ValueError, match=r"^inputs must be 1 arrays, not 0$"):
+            next(found)
+    found.close()
+    starts = len(transport.starts)
+    np.testing.assert_array_equal(driver.infer(codes(4)), fresh_answer(program, 4))
+    # Only an error needs the prologue again.
+    assert len(transport.starts) == starts + (2 if cause == "error" else 1)
 
 
 def test_after_a_reset_the_prologue_runs_again(program: Program, transport: GoldenTransport) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -15,10 +17,14 @@ from lutterfly.golden import registers
 from lutterfly.golden.config_parts import ArenaConfig
 from lutterfly.golden.link.frames import INITIAL_RATE, RATE_TIMEOUT_S, Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, QUEUE_BYTES, Operation, Status
+from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
+from lutterfly.golden.program.stages import stages
+from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.host import InferenceSession
-from lutterfly.host.driver.driver import HardwareError
+from lutterfly.host.driver.driver import AcceleratorError, HardwareError
 from lutterfly.host.files.terminal import silent
+from lutterfly.host.session.loading import LoadedProgram
 from lutterfly.host.session.selftest import run
 from lutterfly.host.transports.line import LinkError, _reason
 from lutterfly.host.transports.link import RATES, Client, LinkTransport, configuration_of, identity, result
@@ -278,17 +284,30 @@ def test_faults_on_the_line_change_no_result_of_very_many(seed: int) -> None:
 CONFIG = dataclasses.replace(PRESETS["tiny"], arena=ArenaConfig(8 << 10))
 
 
+#: What a run takes where it takes time.
+RUN_S = 0.0005
+
+
 class GoldenBoard(Accelerator):
-    """A golden accelerator whose arena is the board's."""
+    """A golden accelerator whose arena is the board's.
+
+    Attributes
+    ----------
+    line : BridgeLine or None
+        The line at which a run takes time.
+    """
 
     def __init__(self) -> None:
         super().__init__(CONFIG.arena.on_chip_bytes)
+        self.line: BridgeLine | None = None
         self.golden = GoldenTransport(CONFIG, arena_bytes=CONFIG.arena.on_chip_bytes, arena_base=0)
         self.golden.memory = np.frombuffer(self.arena, np.uint8)
 
     @property
     def interrupt(self) -> bool:
         """What waits for it does the run."""
+        if self.line is not None:
+            self.line.at += RUN_S
         return self.golden.wait_for_interrupt(1)
 
     @interrupt.setter
@@ -324,6 +343,99 @@ def test_inference_over_a_line_that_loses_bytes() -> None:
     # Each start of a run once: windows, and inferences.
     starts = [value for address, value in board.written if address == registers.REGISTERS["CONTROL"].address]
     assert len(board.golden.starts) == starts.count(registers.CONTROL_START)
+
+
+class OneLost:
+    """Of what passes, the one of this number is lost or damaged."""
+
+    def __init__(self, number: int, *, damages: bool):
+        self.left, self.damages = number, damages
+
+    def __call__(self, data: bytes) -> bytes:
+        self.left -= bool(data)
+        if self.left or not data:
+            return data
+        return bytes([data[0] ^ 1]) + data[1:] if self.damages else b""
+
+
+@pytest.fixture(scope="module")
+def logits() -> np.ndarray:
+    golden = InferenceSession(digits.model_path("qop"), CONFIG, backend="golden")
+    return golden.run(None, {"pixels": digits.images()[:4]})[0]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> LoadedProgram:
+    return InferenceSession(digits.model_path("qop"), CONFIG, backend="golden").loaded
+
+
+def on_a_board(loaded: LoadedProgram, latency_s: float = 0.0) -> tuple[InferenceSession, BridgeLine, GoldenBoard]:
+    """A session whose program is loaded."""
+    board = GoldenBoard()
+    transport, line = opened(board)
+    board.line, line.latency_s = line, latency_s
+    session = InferenceSession(loaded, CONFIG, transport)
+    session.driver()
+    return session, line, board
+
+
+def test_inputs_are_on_the_way_while_the_core_works(loaded: LoadedProgram, logits: np.ndarray) -> None:
+    session, line, board = on_a_board(loaded)
+    rate = session.transport.client.rate
+    taken = []
+    # The first one writes the registers of a run as well.
+    for count in (1, 1, 4):
+        begin, line.sent, line.most_waiting = line.clock.now, 0, 0
+        (found,) = session.run(None, {"pixels": digits.images()[:count]})
+        np.testing.assert_array_equal(found, logits[:count])
+        taken.append((line.clock.now - begin, line.sent * 10 / rate, line.most_waiting))
+    _, (single, line_s, _), (batch, of_line_s, waiting) = taken
+    assert of_line_s == pytest.approx(4 * line_s)
+    assert single > line_s + RUN_S
+    assert 64 <= waiting <= QUEUE_BYTES
+    # The next input takes no time of its own.
+    assert batch < 4 * single - 3 * 64 * 10 / rate
+    assert len(board.golden.starts) == len(stages(session.program, CONFIG.arena.on_chip_bytes)) + 6
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("first", range(5))
+@pytest.mark.parametrize("damages", [False, True], ids=["lost", "damaged"])
+@pytest.mark.parametrize("where", ["to_board", "to_host"])
+def test_a_fault_in_a_batch_changes_nothing(
+    loaded: LoadedProgram, logits: np.ndarray, where: str, damages: bool, first: int
+) -> None:
+    """Whichever frame of two inferences it hits; each run is started once."""
+    session, line, board = on_a_board(loaded, latency_s=0.001)
+    for number in itertools.count(1 + first, 5):
+        fault, starts, begin = OneLost(number, damages=damages), len(board.golden.starts), line.clock.now
+        setattr(line, where, fault)
+        (found,) = session.run(None, {"pixels": digits.images()[:2]})
+        np.testing.assert_array_equal(found, logits[:2])
+        assert len(board.golden.starts) == starts + 2
+        assert line.clock.now - begin < 3
+        if fault.left > 0:
+            break
+    assert number > 20
+
+
+def test_an_error_of_the_core_in_a_batch_is_told(loaded: LoadedProgram, logits: np.ndarray) -> None:
+    session, _, board = on_a_board(loaded, latency_s=0.001)
+    feeds = [{"pixels": digits.images()[number : number + 1]} for number in range(4)]
+
+    def inputs() -> Iterator[list[np.ndarray]]:
+        for number, feed in enumerate(feeds):
+            if number == 2:
+                board.golden.next_error = MachineError(ErrorCode.WATCHDOG, Unit.PREFETCH, 3)
+            yield session.head(feed)
+
+    outputs = session.backend.infer(inputs())
+    for number in range(2):
+        (found,) = session.tail(feeds[number], next(outputs)).values()
+        np.testing.assert_array_equal(found, logits[number : number + 1])
+    with pytest.raises(AcceleratorError, match=r"^WATCHDOG in PREFETCH, command 3 of the body; check"):
+        next(outputs)
+    np.testing.assert_array_equal(session.run(None, {"pixels": digits.images()[:4]})[0], logits)
 
 
 def test_memory_is_read_and_written_in_frames() -> None:

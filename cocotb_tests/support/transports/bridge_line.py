@@ -221,6 +221,8 @@ class BridgeLine:
         self.at += self._slowness * cycles / self.bridge.clock_hz
 
     def _wait(self, cycles: int) -> bool:
-        if not self.accelerator.interrupt:
+        # What a run is, is done when somebody looks.
+        is_high = self.accelerator.interrupt
+        if not is_high:
             self._pass_cycles(cycles)
-        return self.accelerator.interrupt
+        return is_high

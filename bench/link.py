@@ -1,0 +1,169 @@
+"""Milliseconds from end to end on a board: a single inference, and a batch through the serial line.
+
+    python -m bench.link MODEL.onnx...
+
+Without a model: the digits. The line carries bytes both ways at its rate, and an adapter keeps what comes from the
+board for some time, as those at USB do: one of an FTDI does for a millisecond if its latency timer is set as the
+client sets it, and for 16 if it may not. The board is the golden bridge with an accelerator that takes the predicted
+cycles and computes nothing, in virtual time; ``--pins`` takes the simulated board at its pins instead, with a line
+that keeps nothing, and compares the bytes of both ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from cocotb_tests.support.transports.bridge_line import Accelerator, BridgeLine, VirtualClock
+from lutterfly.boards import BOARDS, find_board
+from lutterfly.examples import digits
+from lutterfly.golden import registers
+from lutterfly.golden.config import Config
+from lutterfly.golden.presets import PRESETS
+from lutterfly.host import InferenceSession
+from lutterfly.host.session.verify import random_feeds
+from lutterfly.host.transports.link import RATES, LinkTransport
+from lutterfly.host.transports.twin import Pins, PinsLine
+
+_BATCH, _SEED = 8, 1
+_LATENCIES_MS = (0.0, 1.0, 2.0, 16.0)
+_RATES = (RATES[-1], RATES[0])
+
+
+class Idle(Accelerator):
+    """An accelerator that takes its time and computes nothing.
+
+    Attributes
+    ----------
+    cycles : int
+        Cycles of a run.
+    line : BridgeLine
+        Its clock.
+    """
+
+    def __init__(self, config: Config):
+        super().__init__(config.arena.on_chip_bytes)
+        self.registers = {register.address: register.reset for register in registers.REGISTERS.values()}
+        for name, value in (("ID", registers.ID), ("VERSION", registers.VERSION), ("CONFIG_HASH", config.hash)):
+            self.registers[registers.REGISTERS[name].address] = value
+        self.cycles = self.done = 0
+
+    def write_register(self, address: int, value: int) -> bool:
+        """Begin a run at a start."""
+        if address == registers.REGISTERS["CONTROL"].address and value & registers.CONTROL_START:
+            self.registers[registers.REGISTERS["STATUS"].address] = registers.STATUS_DONE
+            self.done = self.line.at + self.cycles / self.line.bridge.clock_hz
+        return super().write_register(address, value)
+
+    @property
+    def interrupt(self) -> bool:
+        """Whoever waits for it waits until the end of the run."""
+        self.line.at = max(self.line.at, self.done)
+        return True
+
+    @interrupt.setter
+    def interrupt(self, value: bool) -> None:
+        """Nothing sets it from outside."""
+
+
+def modelled(
+    config: Config, cycles: int, clock_hz: int, rate: int, latency_s: float
+) -> tuple[LinkTransport, BridgeLine]:
+    """Return a board at a modelled line, which knows what a run takes."""
+    accelerator, clock = Idle(config), VirtualClock()
+    line = BridgeLine(clock, accelerator, clock_hz=clock_hz, latency_s=latency_s)
+    accelerator.line, line.best_rate = line, 2 * rate
+    transport = LinkTransport(line, (rate,), clock=clock)
+    accelerator.cycles = cycles
+    return transport, line
+
+
+def milliseconds(session: InferenceSession, clock: Callable[[], float], count: int) -> tuple[float, list[np.ndarray]]:
+    """Return the time of so many inferences, and their outputs."""
+    rng = np.random.default_rng(_SEED)
+    feeds = [random_feeds(session, session.loaded.graph, rng) for _ in range(count)]
+    arrays = [session.head(feed) for feed in feeds]
+    session.driver()
+    begin = clock()
+    outputs = [array for outputs in session.backend.infer(arrays) for array in outputs]
+    return 1000 * (clock() - begin), outputs
+
+
+def compute_ms(session: InferenceSession, clock_hz: int) -> float:
+    """Return what the core alone takes."""
+    return 1000 * session.program.predicted_cycles / clock_hz
+
+
+def main() -> None:
+    """Print lines for each network."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--board", choices=BOARDS, default="ulx3s-85f")
+    parser.add_argument("--pins", action="store_true", help="simulate the board at its pins")
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL.onnx")
+    given = parser.parse_args()
+    board = find_board(given.board)
+    config, clock_hz = PRESETS[board.preset], board.core_hz
+    print(f"{board.name}, {board.preset}, {board.core_mhz:g} MHz; batches of {_BATCH}")
+    heads = ("bit/s", "late ms", "bytes", "line ms", "core ms", "single", "batched", "share")
+    print(f"{'':10}" + "".join(f"{head:>10}" for head in heads))
+    for path in given.models or [digits.model_path("qop")]:
+        if given.pins:
+            at_pins(path, config, clock_hz)
+            continue
+        plain = InferenceSession(path, config)
+        size = sum(port.size_bytes * len(port.addresses) for port in plain.program.inputs)
+        for rate in _RATES:
+            for latency_ms in _LATENCIES_MS:
+                transport, line = modelled(config, 0, clock_hz, rate, latency_ms / 1000)
+                session = InferenceSession(plain.loaded, config, transport)
+                line.accelerator.cycles = session.program.predicted_cycles
+                session.driver()
+                milliseconds(session, line.clock, 1)
+                sent = line.sent
+                single, _ = milliseconds(session, line.clock, 1)
+                sent = line.sent - sent
+                batch, _ = milliseconds(session, line.clock, _BATCH)
+                assert not transport.client.repeated
+                report(
+                    path, rate, latency_ms, sent, 1000 * 10 * size / rate, compute_ms(session, clock_hz), single, batch
+                )
+
+
+def report(
+    path: Path, rate: int, latency_ms: float, sent: int, line_ms: float, core_ms: float, single: float, batch: float
+) -> None:
+    """Print a line; the last column is the share of the line's time that the inputs' own bytes take in a batch."""
+    each = batch / _BATCH
+    values = (
+        *(f"{rate:,}", f"{latency_ms:g}", f"{sent:,}", f"{line_ms:.2f}", f"{core_ms:.3f}"),
+        *(f"{single:.2f}", f"{each:.2f}", f"{line_ms / each:.0%}"),
+    )
+    print(f"{path.stem:10}" + "".join(f"{value:>10}" for value in values), flush=True)
+
+
+def at_pins(path: Path, config: Config, clock_hz: int) -> None:
+    """The same through the pins of the simulated board, whose bytes are compared with the golden functions'."""
+    line = PinsLine(Pins.build(config, clock_hz, progress=lambda *_: None))
+    transport = LinkTransport(line, RATES, clock=line.clock)
+    session = InferenceSession(path, config, transport)
+    golden = InferenceSession(session.loaded, config, backend="golden")
+    size = sum(port.size_bytes * len(port.addresses) for port in session.program.inputs)
+    milliseconds(session, line.clock, 1)
+    taken = []
+    for count in (1, _BATCH):
+        rng = np.random.default_rng(_SEED)
+        arrays = [golden.head(random_feeds(golden, golden.loaded.graph, rng)) for _ in range(count)]
+        expected = [array for outputs in golden.backend.infer(arrays) for array in outputs]
+        took, found = milliseconds(session, line.clock, count)
+        taken.append(took)
+        assert [array.tobytes() for array in found] == [array.tobytes() for array in expected], "bytes differ"
+    assert not transport.client.repeated
+    rate = transport.client.rate
+    report(path, rate, 0, 0, 1000 * 10 * size / rate, compute_ms(session, clock_hz), *taken)
+
+
+if __name__ == "__main__":
+    main()
