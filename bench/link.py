@@ -5,8 +5,8 @@
 Without a model: the digits. The line carries bytes both ways at its rate, and an adapter keeps what comes from the
 board for some time, as those at USB do: one of an FTDI does for a millisecond if its latency timer is set as the
 client sets it, and for 16 if it may not. The board is the golden bridge with an accelerator that takes the predicted
-cycles and computes nothing, in virtual time; ``--pins`` takes the simulated board at its pins instead, with a line
-that keeps nothing, and compares the bytes of both ways.
+cycles and computes nothing, in virtual time; ``--pins`` takes the simulated board at its pins instead, at the faster
+rate and with a line that keeps nothing, and compares its bytes with the golden functions'.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lutterfly.golden.config import Config
 from lutterfly.golden.presets import PRESETS
 from lutterfly.host import InferenceSession
 from lutterfly.host.session.verify import random_feeds
-from lutterfly.host.transports.link import RATES, LinkTransport
+from lutterfly.host.transports.link import FAST_RATES, RATES, LinkTransport
 from lutterfly.host.transports.twin import Pins, PinsLine
 
 _BATCH, _SEED = 8, 1
 _LATENCIES_MS = (0.0, 1.0, 2.0, 16.0)
-_RATES = (RATES[-1], RATES[0])
+_RATES = (RATES[0], FAST_RATES[0])
 
 
 class Idle(Accelerator):
@@ -147,7 +147,7 @@ def report(
 def at_pins(path: Path, config: Config, clock_hz: int) -> None:
     """The same through the pins of the simulated board, whose bytes are compared with the golden functions'."""
     line = PinsLine(Pins.build(config, clock_hz, progress=lambda *_: None))
-    transport = LinkTransport(line, RATES, clock=line.clock)
+    transport = LinkTransport(line, FAST_RATES, clock=line.clock)
     session = InferenceSession(path, config, transport)
     golden = InferenceSession(session.loaded, config, backend="golden")
     size = sum(port.size_bytes * len(port.addresses) for port in session.program.inputs)

@@ -74,6 +74,7 @@ class BridgeModel:
             Operation.CHECKSUM: self._checksum,
             Operation.SET_RATE: self._set_rate,
             Operation.WAIT: self._wait,
+            Operation.READ_REGISTERS: self._read_registers,
         }
 
     def receive(self, data: bytes) -> bytes:
@@ -156,8 +157,8 @@ class BridgeModel:
     def _address_is_right(self, operation: Operation, request: Frame) -> bool:
         if operation in (Operation.READ, Operation.WRITE, Operation.CHECKSUM):
             return request.address + request.length <= len(self.arena)
-        if operation in (Operation.READ_REGISTER, Operation.WRITE_REGISTER):
-            return request.address < self.register_bytes and request.address % WORD_BYTES == 0
+        if operation in (Operation.READ_REGISTER, Operation.WRITE_REGISTER, Operation.READ_REGISTERS):
+            return request.address + request.length <= self.register_bytes and request.address % WORD_BYTES == 0
         return True
 
     def _identify(self, request: Frame) -> tuple[Status, bytes]:
@@ -167,6 +168,10 @@ class BridgeModel:
     def _read_register(self, request: Frame) -> tuple[Status, bytes]:
         value, is_there = self.read_register(request.address)
         return (Status.OK, pack_word(value)) if is_there else (Status.REGISTER_REFUSED, b"")
+
+    def _read_registers(self, request: Frame) -> tuple[Status, bytes]:
+        found = map(self.read_register, range(request.address, request.address + request.length, WORD_BYTES))
+        return Status.OK, b"".join(pack_word(value if is_there else 0) for value, is_there in found)
 
     def _write_register(self, request: Frame) -> tuple[Status, bytes]:
         is_there = self.write_register(request.address, parse_word(request.data))

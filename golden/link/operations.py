@@ -15,6 +15,8 @@ QUEUE_BYTES = 2048
 AFTER = 1
 #: Bytes of a register, of a rate and of the other words in the data of frames.
 WORD_BYTES = 4
+#: Registers that one request reads, at most.
+MOST_WORDS = 16
 #: Words in the data of the answer to IDENTIFY, by name.
 IDENTITY = {
     "link_version": "version of the link",
@@ -37,6 +39,7 @@ class Operation(enum.IntEnum):
     CHECKSUM = 6
     SET_RATE = 7
     WAIT = 8
+    READ_REGISTERS = 9
 
 
 class Status(enum.IntEnum):
@@ -54,18 +57,25 @@ class Status(enum.IntEnum):
 
 
 class Counts(enum.Enum):
-    """Kinds of the field ``length`` of a request: the text for the manual, the least value and the greatest."""
+    """Kinds of the field ``length`` of a request: the text for the manual, the least value, the greatest, and the step
+    between them."""
 
-    NOTHING = ("0", 0, 0)
-    WORD = (str(WORD_BYTES), WORD_BYTES, WORD_BYTES)
-    DATA = (f"1 to {MAX_DATA} bytes", 1, MAX_DATA)
-    RANGE = ("bytes, at least 1", 1, 0xFFFF_FFFF)
-    CYCLES = ("cycles, below 2^24", 0, (1 << 24) - 1)
+    NOTHING = ("0", 0, 0, 1)
+    WORD = (str(WORD_BYTES), WORD_BYTES, WORD_BYTES, 1)
+    WORDS = (
+        f"{WORD_BYTES} to {MOST_WORDS * WORD_BYTES}, a multiple of {WORD_BYTES}",
+        WORD_BYTES,
+        MOST_WORDS * WORD_BYTES,
+        WORD_BYTES,
+    )
+    DATA = (f"1 to {MAX_DATA} bytes", 1, MAX_DATA, 1)
+    RANGE = ("bytes, at least 1", 1, 0xFFFF_FFFF, 1)
+    CYCLES = ("cycles, below 2^24", 0, (1 << 24) - 1, 1)
 
     def fits(self, length: int) -> bool:
         """Return whether a request may have this length."""
-        _, least, most = self.value
-        return least <= length <= most
+        _, least, most, step = self.value
+        return least <= length <= most and length % step == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +136,12 @@ RULES: dict[Operation, Rule] = {
     Operation.WAIT: Rule(
         Counts.CYCLES, doc="Wait until the interrupt line is high; refused if it is still low after `length` cycles."
     ),
+    Operation.READ_REGISTERS: Rule(
+        Counts.WORDS,
+        address="of the first register",
+        answer="`length` bytes",
+        doc="Read registers that follow one another. One that there is not, or that may not be read, is zero.",
+    ),
 }
 
 #: The meaning of each status.
@@ -133,7 +149,8 @@ STATUS_MEANINGS: dict[Status, str] = {
     Status.OK: "done",
     Status.UNKNOWN_OPERATION: "there is no such operation, or the request's own status is above 1",
     Status.LENGTH: "`length` is none that the operation has, or the data is not as long",
-    Status.ADDRESS: "the range ends beyond the arena, or the register's address is beyond theirs or no multiple of 4",
+    Status.ADDRESS: "the range ends beyond the arena or the registers' addresses, or a register's address is no "
+    "multiple of 4",
     Status.REGISTER_REFUSED: "the accelerator has answered with an error: no such register, or not this access to it",
     Status.SEQUENCE: "the number is the last request's, and the frame another one; or the request comes after another "
     "one, and that is not the last one or was refused",

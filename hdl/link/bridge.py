@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from amaranth.hdl import Module, Mux, ResetInserter, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, ResetInserter, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.crc.catalog import CRC32_ISO_HDLC
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -210,8 +210,9 @@ def decide(m: Module, state: SimpleNamespace) -> None:
             with m.Case(Operation.READ_REGISTER, Operation.WRITE_REGISTER):
                 m.d.comb += port.start.eq(1)
                 m.next = "ACCESS"
-            with m.Case(Operation.READ):
-                m.d.sync += state.kind.eq(AnswerKind.ARENA)
+            with m.Case(Operation.READ, Operation.READ_REGISTERS):
+                of_registers = header.operation == Operation.READ_REGISTERS
+                m.d.sync += [state.kind.eq(AnswerKind.ARENA), state.of_registers.eq(of_registers)]
             with m.Case(Operation.WRITE):
                 m.next = "WRITE"
             with m.Case(Operation.CHECKSUM):
@@ -336,7 +337,6 @@ class Bridge(wiring.Component):
         connect(m, flipped(self.received), queue.input)
         connect(m, queue.output, intake.received)
         connect(m, port.control, flipped(self.control))
-        connect(m, walk.host, flipped(self.host))
         # A register separates the choice of bytes from the encoder that counts them.
         m.submodules.outgoing = outgoing = Slot(plain_layout())
         connect(m, sender.output, outgoing.input)
@@ -349,17 +349,35 @@ class Bridge(wiring.Component):
             is_nak=Signal(),
             remembers=Signal(),
             sets_rate=Signal(),
+            # Whether the walk is over registers.
+            of_registers=Signal(),
             # While the bridge listens, cycles until the initial rate is restored; else the remaining cycles of a WAIT.
             left=Signal(32, init=self.rate_timeout - 1),
         )
+        # The walk asks for one byte at a time, and its address stays until the answer comes.
+        request, at = walk.host.request, walk.host.request.payload.address
+        m.d.comb += [
+            self.host.request.valid.eq(request.valid & ~state.of_registers),
+            self.host.request.payload.eq(request.payload),
+            request.ready.eq(self.host.request.ready | state.of_registers),
+            walk.host.answer.valid.eq(self.host.answer.valid | port.done & state.of_registers),
+            walk.host.answer.payload.eq(self.host.answer.payload),
+            port.start.eq(request.valid & state.of_registers),
+            port.address.eq(header.address),
+            port.write.eq(header.operation == Operation.WRITE_REGISTER),
+        ]
+        with m.If(state.of_registers):
+            m.d.comb += [
+                walk.host.answer.payload.eq(Mux(port.okay, port.value.word_select(at[:2], 8), 0)),
+                port.address.eq(Cat(Const(0, 2), at[2:])),
+                port.write.eq(0),
+            ]
         m.d.comb += [
             check.header.eq(header),
             check.data_bytes.eq(intake.data_bytes),
             check.crc.eq(frame_crc),
             check.word.eq(word),
             check.status.eq(state.status),
-            port.write.eq(header.operation == Operation.WRITE_REGISTER),
-            port.address.eq(header.address),
             port.data.eq(word),
             walk.address.eq(header.address),
             walk.length.eq(header.length),
@@ -406,6 +424,7 @@ class Bridge(wiring.Component):
                     state.kind.eq(AnswerKind.NOTHING),
                     state.remembers.eq(0),
                     state.sets_rate.eq(0),
+                    state.of_registers.eq(0),
                     wait.eq(CHECK_LATENCY),
                     state.left.eq(state.left - 1),
                 ]

@@ -330,7 +330,7 @@ class AnswerSender(wiring.Component):
 
 CHECK_LATENCY = 2
 _OF_ARENA = (Operation.READ, Operation.WRITE, Operation.CHECKSUM)
-_OF_REGISTERS = (Operation.READ_REGISTER, Operation.WRITE_REGISTER)
+_OF_REGISTERS = (Operation.READ_REGISTER, Operation.WRITE_REGISTER, Operation.READ_REGISTERS)
 
 
 class RequestCheck(wiring.Component):
@@ -446,13 +446,16 @@ class RequestCheck(wiring.Component):
         length, bits = self.header.length, ceil_log2(MAX_DATA)
         low, high = length[:bits].any(), length[bits + 1 :].any()
         # One less than a power of two, so that the comparison needs no carry.
-        _, _, most = Counts.CYCLES.value
+        most_cycles, most_words = (count.value[2] for count in (Counts.CYCLES, Counts.WORDS))
+        words = length[: most_words.bit_length()]
         conditions = {
             Counts.NOTHING: length == 0,
             Counts.WORD: length == WORD_BYTES,
             Counts.DATA: (low ^ length[bits]) & ~high,
             Counts.RANGE: length != 0,
-            Counts.CYCLES: ~length[most.bit_length() :].any(),
+            Counts.CYCLES: ~length[most_cycles.bit_length() :].any(),
+            # The most is a power of two, so that there is nothing beside its bit.
+            Counts.WORDS: (words[:-1].any() ^ words[-1]) & ~length[len(words) :].any() & (length % WORD_BYTES == 0),
             "none": self.data_bytes == 0,
             "whole": (self.data_bytes == length[: bits + 1]) & ~high,
         }
@@ -466,12 +469,21 @@ class RequestCheck(wiring.Component):
         """Return whether a range lies within the arena, and whether an address is a register's."""
         address, length, bits = self.header.address, self.header.length, ceil_log2(self.arena_bytes)
         of_arena, of_registers = Signal(reset_less=True), Signal(reset_less=True)
-        end = Signal(unsigned(bits + 2))
-        m.d.comb += end.eq(address[:bits] + length[: bits + 1])
+        # What is longer has no right length.
+        words = length[: Counts.WORDS.value[2].bit_length()]
+        end, registers_end = Signal(unsigned(bits + 2)), Signal(max(self.register_bits, len(words)) + 1)
+        m.d.comb += [
+            end.eq(address[:bits] + length[: bits + 1]),
+            registers_end.eq(address[: self.register_bits] + words),
+        ]
         m.d.sync += [
             of_arena.eq(
                 ~address[bits:].any() & ~length[bits + 1 :].any() & ((end == self.arena_bytes) | ~end[bits:].any())
             ),
-            of_registers.eq(~address[self.register_bits :].any() & (address % WORD_BYTES == 0)),
+            of_registers.eq(
+                ~address[self.register_bits :].any()
+                & (address % WORD_BYTES == 0)
+                & (registers_end <= 1 << self.register_bits)
+            ),
         ]
         return of_arena, of_registers

@@ -91,12 +91,12 @@ class End:
     ----------
     status : promise of int
         The register STATUS.
-    counters : list of dict of str to promises of int
+    counters : list of promises of dict of str to int
         The performance counters of each core, by their names in lower case.
     """
 
     status: Promise[int]
-    counters: list[dict[str, Promise[int]]]
+    counters: list[Promise[dict[str, int]]]
 
 
 class Control:
@@ -153,9 +153,19 @@ class Control:
         self._transport.post_wait(limit)
         status = self.post_read("STATUS")
         self.post_write("INTERRUPT", 1)
-        cores = range(self._config.cores)
-        names = COUNTERS if len(cores) == 1 else CLUSTER_COUNTERS
-        return End(status, [{name.lower(): self.post_read(name, core) for name in names} for core in cores])
+        return End(status, [self._post_counters(core) for core in range(self._config.cores)])
+
+    def _post_counters(self, core: int) -> Promise[dict[str, int]]:
+        names = COUNTERS if self._config.cores == 1 else CLUSTER_COUNTERS
+        places = {name: self._registers[core_name(name, core)].address // 4 for name in names}
+        first, last = min(places.values()), max(places.values())
+        values = self._transport.post_read_registers(4 * first, last + 1 - first)
+
+        def counters() -> dict[str, int]:
+            found = values()
+            return {name.lower(): found[place - first] for name, place in places.items()}
+
+        return counters
 
     def reset(self) -> None:
         """Reset the core, and wait until the reset has ended.
@@ -534,7 +544,7 @@ class Driver:
         def wait() -> None:
             self._check_own(run)
             status = end.status()
-            self._counters = [{name: value() for name, value in core.items()} for core in end.counters]
+            self._counters = [counters() for counters in end.counters]
             if status & registers.STATUS_DONE and not status & registers.STATUS_ERROR:
                 state.run = None
                 return

@@ -168,6 +168,11 @@ class Transport(ABC):
         value = self.read_register(address)
         return lambda: value
 
+    def post_read_registers(self, address: int, count: int) -> Promise[list[int]]:
+        """Post :meth:`post_read_register` for registers that follow one another, 16 at most."""
+        values = [self.read_register(address + 4 * number) for number in range(count)]
+        return lambda: values
+
     def post_write_memory(self, address: int, data: bytes) -> None:
         """Post :meth:`write_memory`."""
         self.write_memory(address, data)

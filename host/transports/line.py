@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 from types import ModuleType
 from typing import Protocol
 
 from ...golden.link.frames import INITIAL_RATE, LEAST_BYTES, RATE_TIMEOUT_S, Frame
-from ...golden.link.operations import Operation
+from ...golden.link.operations import MOST_WORDS, WORD_BYTES, Operation
 from ...synth.tools import missing
 
 # Errors of the serial link.
@@ -26,6 +27,9 @@ class PortError(OSError):
 _WRITE_LIMIT_S = 10.0
 #: The folder of pseudo-terminals in Linux.
 _PSEUDO_TERMINALS, _SIMULATED_SLOWNESS = "/dev/pts/", 10.0
+#: What FTDI's adapters can make, and those of its high-speed series: FT2232H, FT4232H, FT232H, by their USB numbers.
+_MOST_RATE, _FAST_RATE = 3_000_000, 12_000_000
+_FAST_ADAPTERS = {(0x0403, product) for product in (0x6010, 0x6011, 0x6014)}
 _BUSY = (errno.EBUSY, errno.EAGAIN, errno.EWOULDBLOCK)
 
 
@@ -71,6 +75,8 @@ class SerialLine:
         The path.
     slowness : float
         More than 1 for a pseudo-terminal, at which only a simulated board can be.
+    most_rate : int
+        Bits a second that the adapter can make, as far as its kind is known.
 
     Raises
     ------
@@ -82,11 +88,14 @@ class SerialLine:
         self.name = path
         self.slowness = _SIMULATED_SLOWNESS if path.startswith(_PSEUDO_TERMINALS) else 1.0
         self._serial = _pyserial()
+        self.most_rate = _most_rate(path)
         try:
             # This locks out other programs that lock the port too.
             self._port = self._serial.Serial(
                 path, INITIAL_RATE, timeout=0, write_timeout=_WRITE_LIMIT_S, exclusive=True
             )
+            # What a client that died has not sent yet would go out at the wrong rate.
+            self._port.reset_output_buffer()
         except (OSError, ValueError) as error:
             raise PortError(_reason(path, error)) from error
         # An adapter that waits to fill a packet delays every answer. Where that cannot be changed, it is only slower.
@@ -153,6 +162,14 @@ def _pyserial() -> ModuleType:
     return serial
 
 
+def _most_rate(path: str) -> int:
+    """Return the bits a second that the adapter behind a port can make."""
+    from serial.tools import list_ports  # noqa: PLC0415  (an extra)
+
+    kinds = {port.device: (port.vid, port.pid) for port in list_ports.comports()}
+    return _FAST_RATE if kinds.get(os.path.realpath(path)) in _FAST_ADAPTERS else _MOST_RATE
+
+
 def _reason(path: str, error: Exception) -> str:
     """Return the cause why a port cannot be opened, and a remedy."""
     number = getattr(error, "errno", None)
@@ -183,7 +200,7 @@ LATENCY_S = 0.25
 #: margin for the load of its machine.
 _SLOW, _MARGIN = 0.5, 3.0
 #: The most bytes of data in any answer but that of READ.
-_WORDS = 64
+_WORDS = MOST_WORDS * WORD_BYTES
 #: Bits of a byte on the line.
 _BYTE_BITS = 10
 #: The most cycles for each unit of a request's length.

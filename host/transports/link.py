@@ -417,7 +417,8 @@ class Client:
         LinkError, PortError
             As :meth:`request`, for a request that was posted before.
         """
-        most = max(len(data), (length or 0) if operation == Operation.READ else 0)
+        reads = operation in (Operation.READ, Operation.READ_REGISTERS)
+        most = max(len(data), length or 0 if reads else 0)
         size = frames.encoded_bytes(frames.LEAST_BYTES + most) + 1
         # The board may be busy with the first one: the others wait there, as their answers may here.
         self._receive(lambda: sum(one.line_bytes for one in self._pending) + size <= QUEUE_BYTES)
@@ -651,6 +652,8 @@ class Client:
 
 #: Rates to agree on, the fastest first.
 RATES = (3_000_000, 2_000_000, 1_500_000, 1_000_000, 921_600, 460_800, 230_400)
+#: Those that only some adapters make.
+FAST_RATES = (12_000_000, 6_000_000)
 #: Bytes of data in a frame, so that two frames may be on the way.
 FRAME_DATA = 992
 #: Prefix of the names of devices.
@@ -755,6 +758,16 @@ class LinkTransport(Transport):
         posted = self.client.post(Operation.READ_REGISTER, address, length=WORD_BYTES)
         return lambda: parse_word(self.client.answer(posted).data)
 
+    def post_read_registers(self, address: int, count: int) -> Promise[list[int]]:
+        """Request the values of registers that follow one another."""
+        posted = self.client.post(Operation.READ_REGISTERS, address, length=WORD_BYTES * count)
+
+        def values() -> list[int]:
+            data = self.client.answer(posted).data
+            return [parse_word(data[at : at + WORD_BYTES]) for at in range(0, len(data), WORD_BYTES)]
+
+        return values
+
     def post_write_memory(self, address: int, data: bytes) -> None:
         """Request a write of bytes of the arena."""
         self.check_range(address, len(data))
@@ -788,7 +801,8 @@ def open_device(name: str) -> LinkTransport:
     """
     if not name.startswith(SCHEME) or name == SCHEME:
         raise ValueError(f"device must be {SCHEME} and a serial port, as {SCHEME}/dev/ttyUSB0, not {name}")
-    return LinkTransport(SerialLine(name.removeprefix(SCHEME)))
+    line = SerialLine(name.removeprefix(SCHEME))
+    return LinkTransport(line, tuple(rate for rate in (*FAST_RATES, *RATES) if rate <= line.most_rate))
 
 
 def configuration_of(transport: Transport) -> Config:

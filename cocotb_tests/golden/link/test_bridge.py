@@ -69,6 +69,15 @@ def test_registers(board: Board) -> None:
     assert written == Frame(1, Operation.WRITE_REGISTER, Status.OK, 8, 0)
     read = board.ask(Frame(2, Operation.READ_REGISTER, 0, 8, 4))
     assert read == Frame(2, Operation.READ_REGISTER, Status.OK, 8, 4, pack_word(0xDEADBEEF))
+    board.registers[1] = 5
+    several = board.ask(Frame(3, Operation.READ_REGISTERS, 0, 4, 12))
+    assert several == Frame(3, Operation.READ_REGISTERS, Status.OK, 4, 12, b"".join(map(pack_word, (5, 0xDEADBEEF, 0))))
+    # The last one, which refuses everything, is zero.
+    board.registers[14:] = 8, 9
+    assert board.ask(Frame(4, Operation.READ_REGISTERS, 0, 56, 8)).data == pack_word(8) + pack_word(0)
+    assert len(board.ask(Frame(5, Operation.READ_REGISTERS, 0, 0, 64)).data) == 64
+    for address, length, status in ((4, 64, Status.ADDRESS), (2, 4, Status.ADDRESS), (0, 68, Status.LENGTH)):
+        assert board.ask(Frame(address, Operation.READ_REGISTERS, 0, address, length)).status == status
     for number, operation, data in ((3, Operation.READ_REGISTER, b""), (4, Operation.WRITE_REGISTER, bytes(4))):
         assert board.ask(Frame(number, operation, 0, 60, 4, data)).status == Status.REGISTER_REFUSED
 
@@ -108,6 +117,7 @@ def test_a_wrong_length_is_refused(board: Board, operation: Operation) -> None:
         Operation.CHECKSUM: [0],
         Operation.IDENTIFY: [1],
         Operation.WAIT: [1 << 24],
+        Operation.READ_REGISTERS: [0, 2, 6, 68, 132],
     }.get(operation, [3, 5])
     for number, length in enumerate(wrong):
         data = bytes(length) if RULES[operation].has_data else b""
@@ -116,7 +126,7 @@ def test_a_wrong_length_is_refused(board: Board, operation: Operation) -> None:
     assert board.ask(other).status == Status.LENGTH
 
 
-@pytest.mark.parametrize("request_", [Frame(1, 0), Frame(1, 9), Frame(1, 255), Frame(1, Operation.IDENTIFY, 2)])
+@pytest.mark.parametrize("request_", [Frame(1, 0), Frame(1, 10), Frame(1, 255), Frame(1, Operation.IDENTIFY, 2)])
 def test_an_unknown_operation_is_refused(board: Board, request_: Frame) -> None:
     assert board.ask(request_) == Frame(1, request_.operation, Status.UNKNOWN_OPERATION)
 

@@ -252,7 +252,10 @@ async def every_operation_as_in_the_twin(dut) -> None:
         Frame(9, Operation.READ, 0, 5, 1),
         Frame(10, Operation.CHECKSUM, 0, 0, ARENA_BYTES),
         Frame(11, Operation.WAIT, 0, 0, 100),
-        Frame(12, 0x99),
+        Frame(12, Operation.READ_REGISTERS, 0, 0, 64),
+        Frame(13, Operation.READ_REGISTERS, 0, REFUSED - 4, 8),
+        Frame(14, Operation.READ_REGISTERS, 0, REFUSED, 8),
+        Frame(15, 0x99),
     ]
     for request in requests:
         await exchange(bench, request.encode())
@@ -408,7 +411,7 @@ def random_request(rng: np.random.Generator, last: Frame | None) -> Frame:
     number = int(rng.integers(1 << 16))
     if last is not None and rng.random() < 0.5:
         number = (last.sequence + int(rng.choice([0, 1, 1, 1, 2]))) % (1 << 16)
-    operation = int(rng.integers(0, 10))
+    operation = int(rng.integers(0, 11))
     rule = RULES.get(operation)
     length = {
         Operation.IDENTIFY: 0,
@@ -416,6 +419,7 @@ def random_request(rng: np.random.Generator, last: Frame | None) -> Frame:
         Operation.WRITE: int(rng.integers(1, 60)),
         Operation.CHECKSUM: int(rng.integers(1, 100)),
         Operation.WAIT: int(rng.integers(0, 50)),
+        Operation.READ_REGISTERS: 4 * int(rng.integers(1, 17)),
     }.get(operation, 4)
     if rng.random() < 0.05:
         # A wait of any length is right, and as long as it says.

@@ -51,6 +51,8 @@ class BridgeProof(Proof):
             "last": self.walk.last,
             "answer_done": self.sender.done,
             "asks": self.sender.ask,
+            "walk_asks": self.walk.host.request.valid,
+            "walks_to": self.walk.host.request.payload.address,
             "clears": self.sender.clear,
             "encoder_waits": self.encoder.input.ready,
             "outgoing_waits": parts.outgoing.output.valid,
@@ -69,7 +71,12 @@ class BridgeProof(Proof):
             value = self.free(len(signal), name=name)
             m.d.sync += held.eq(signal)
             m.d.comb += signal.eq(Mux(stays, held, value))
-        m.d.comb += Assume(listens | ~self.intake.frame.valid)
+        m.d.comb += [
+            Assume(listens | ~self.intake.frame.valid),
+            # The sender asks for bytes of an answer that has some, and the walk while it is asked or writes.
+            Assume(~self.sender.ask | self.fsm.ongoing("SEND") & (self.state.kind == AnswerKind.ARENA)),
+            Assume(~self.walk.host.request.valid | self.walk.ask | self.fsm.ongoing("WRITE")),
+        ]
         self.check_beginnings(m)
         self.check_once(m)
         self.check_time(m)
@@ -82,7 +89,15 @@ class BridgeProof(Proof):
             m.d.sync += good.eq(self.intake.frame.valid & self.intake.frame.payload)
         operates = Cat(self.fsm.ongoing(name) for name in STATES[3:]).any()
         asks = self.port.start | self.walk.write | self.walk.ask
+        header, host, decides = self.intake.header, self.unit.host.request, self.fsm.ongoing("DECIDE")
         m.d.comb += [
+            # A register is written where the request decides it, and none while the arena is asked.
+            Assert(~(self.port.start & self.port.write) | decides & (header.operation == Operation.WRITE_REGISTER)),
+            Assert(~self.port.start | decides | self.state.of_registers & self.sender.ask & ~host.valid),
+            Assert(~host.valid | self.walk.ask & ~self.state.of_registers | self.fsm.ongoing("WRITE")),
+            Assert(~self.state.of_registers | (self.state.kind == AnswerKind.ARENA)),
+            Assert(~self.state.of_registers | listens | Cat(self.fsm.ongoing(name) for name in STATES[:3]).any()),
+            Cover(self.port.start & ~decides),
             Assert(~operates | good),
             Assert(~(self.port.start | self.walk.write) | good),
             Assert(~(self.walk.ask & ~self.sender.ask) | good),
@@ -120,7 +135,7 @@ class BridgeProof(Proof):
         does = Cat(self.fsm.ongoing(name) for name in ("WRITE", "ACCESS", "SUM", "BEGIN_SUM", "WAIT")).any()
         m.d.comb += [
             Assert(check.last_status == status),
-            Assert(~self.port.start | ~repeated & ~other),
+            Assert(~self.port.start | ~decides | ~repeated & ~other),
             Assert(~does | may),
             Assert(~self.state.sets_rate | may | self.fsm.ongoing("LISTEN")),
             Assert(~decides | (check.repeated == repeated) | identifies),

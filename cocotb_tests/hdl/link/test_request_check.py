@@ -54,6 +54,10 @@ def edges() -> list[Frame]:
         4,
         5,
         8,
+        60,
+        64,
+        68,
+        132,
         MAX_DATA - 1,
         MAX_DATA,
         MAX_DATA + 1,
@@ -64,7 +68,7 @@ def edges() -> list[Frame]:
         1 << 24,
         1 << 31,
     )
-    addresses = (0, 2, 4, 124, 127, 128, ARENA_BYTES - 4, ARENA_BYTES - 1, ARENA_BYTES, 1 << 31, (1 << 32) - 1)
+    addresses = (0, 2, 4, 64, 68, 124, 127, 128, ARENA_BYTES - 4, ARENA_BYTES - 1, ARENA_BYTES, 1 << 31, (1 << 32) - 1)
     frames = [
         Frame(1, operation, 0, address, length, bytes(min(length, MAX_DATA)) if has_data else b"")
         for operation in range(11)

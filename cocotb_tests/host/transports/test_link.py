@@ -6,6 +6,8 @@ import dataclasses
 import errno
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +28,7 @@ from lutterfly.host.driver.driver import AcceleratorError, HardwareError
 from lutterfly.host.files.terminal import silent
 from lutterfly.host.session.loading import LoadedProgram
 from lutterfly.host.session.selftest import run
-from lutterfly.host.transports.line import LinkError, _reason
+from lutterfly.host.transports.line import LinkError, _most_rate, _reason
 from lutterfly.host.transports.link import RATES, Client, LinkTransport, configuration_of, identity, result
 
 #: Seconds that any request may take, and any connection, at the initial rate with all that can go wrong.
@@ -416,7 +418,7 @@ def test_a_fault_in_a_batch_changes_nothing(
         assert line.clock.now - begin < 3
         if fault.left > 0:
             break
-    assert number > 20
+    assert number > 10
 
 
 def test_an_error_of_the_core_in_a_batch_is_told(loaded: LoadedProgram, logits: np.ndarray) -> None:
@@ -662,7 +664,21 @@ def test_damage_is_refused() -> None:
         transport.client.refuses_damage()
 
 
-# Serial lines: why a port cannot be opened.
+# Serial lines: how fast an adapter is, and why a port cannot be opened.
+
+
+@pytest.mark.parametrize(
+    ("vid", "pid", "rate"), [(0x0403, 0x6010, 12_000_000), (0x0403, 0x6015, 3_000_000), (None, None, 3_000_000)]
+)
+def test_only_some_adapters_are_fast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vid: int | None, pid: int | None, rate: int
+) -> None:
+    port, link = tmp_path / "ttyUSB0", tmp_path / "board"
+    link.symlink_to(port)
+    found = [SimpleNamespace(device=str(port), vid=vid, pid=pid)]
+    monkeypatch.setattr("serial.tools.list_ports.comports", lambda: found)
+    assert _most_rate(str(link)) == rate
+    assert _most_rate("/dev/ttyOTHER") == 3_000_000
 
 
 @pytest.mark.parametrize(
