@@ -81,20 +81,41 @@ def modelled(
     return transport, line
 
 
-def milliseconds(session: InferenceSession, clock: Callable[[], float], count: int) -> tuple[float, list[np.ndarray]]:
+def milliseconds(session: InferenceSession, clock: Callable[[], float], count: int) -> tuple[float, list[bytes]]:
     """Return the time of so many inferences, and their outputs."""
-    rng = np.random.default_rng(_SEED)
-    feeds = [random_feeds(session, session.loaded.graph, rng) for _ in range(count)]
-    arrays = [session.head(feed) for feed in feeds]
-    session.driver()
+    arrays = [session.head(feed) for feed in feeds_of(session, count)]
     begin = clock()
-    outputs = [array for outputs in session.backend.infer(arrays) for array in outputs]
+    outputs = [array.tobytes() for outputs in session.backend.infer(arrays) for array in outputs]
     return 1000 * (clock() - begin), outputs
 
 
-def compute_ms(session: InferenceSession, clock_hz: int) -> float:
-    """Return what the core alone takes."""
-    return 1000 * session.program.predicted_cycles / clock_hz
+def feeds_of(session: InferenceSession, count: int) -> list[dict[str, np.ndarray]]:
+    """Return random inputs, the same each time."""
+    rng = np.random.default_rng(_SEED)
+    return [random_feeds(session, session.loaded.graph, rng) for _ in range(count)]
+
+
+def measure(session: InferenceSession, clock: Callable[[], float], *, latency_ms: float, name: str) -> list[bytes]:
+    """Print a line; return the outputs of the batch. The last column is the share of the time of an inference, in a
+    batch, in which the line carries the input's own bytes."""
+    begin = clock()
+    session.driver()
+    load_ms = 1000 * (clock() - begin)
+    # The first one writes the registers of a run as well.
+    milliseconds(session, clock, 1)
+    single, _ = milliseconds(session, clock, 1)
+    batch, outputs = milliseconds(session, clock, _BATCH)
+    client = session.transport.client
+    assert not client.repeated
+    size, each = sum(port.size_bytes for port in session.program.inputs), batch / _BATCH
+    line_ms = 1000 * 10 * size / client.rate
+    core_ms = 1000 * session.program.predicted_cycles / client.identity.clock_hz
+    values = (
+        *(f"{client.rate:,}", f"{latency_ms:g}", f"{load_ms:.1f}", f"{size:,}", f"{line_ms:.2f}", f"{core_ms:.3f}"),
+        *(f"{single:.2f}", f"{each:.2f}", f"{line_ms / each:.0%}"),
+    )
+    print(f"{name:10}" + "".join(f"{value:>11}" for value in values), flush=True)
+    return outputs
 
 
 def main() -> None:
@@ -106,63 +127,23 @@ def main() -> None:
     given = parser.parse_args()
     board = find_board(given.board)
     config, clock_hz = PRESETS[board.preset], board.core_hz
-    print(f"{board.name}, {board.preset}, {board.core_mhz:g} MHz; batches of {_BATCH}")
-    heads = ("bit/s", "late ms", "bytes", "line ms", "core ms", "single", "batched", "share")
-    print(f"{'':10}" + "".join(f"{head:>10}" for head in heads))
+    print(f"{board.name}, {board.preset}, {board.core_mhz:g} MHz; batches of {_BATCH}, milliseconds")
+    heads = ("bit/s", "late", "load", "bytes", "their own", "core", "single", "batched", "share")
+    print(f"{'':10}" + "".join(f"{head:>11}" for head in heads))
     for path in given.models or [digits.model_path("qop")]:
+        golden = InferenceSession(path, config, backend="golden")
         if given.pins:
-            at_pins(path, config, clock_hz)
+            pins = PinsLine(Pins.build(config, clock_hz, progress=lambda *_: None))
+            session = InferenceSession(golden.loaded, config, LinkTransport(pins, FAST_RATES, clock=pins.clock))
+            found = measure(session, pins.clock, latency_ms=0, name=path.stem)
+            _, expected = milliseconds(golden, pins.clock, _BATCH)
+            assert found == expected, "bytes differ"
             continue
-        plain = InferenceSession(path, config)
-        size = sum(port.size_bytes * len(port.addresses) for port in plain.program.inputs)
         for rate in _RATES:
             for latency_ms in _LATENCIES_MS:
-                transport, line = modelled(config, 0, clock_hz, rate, latency_ms / 1000)
-                session = InferenceSession(plain.loaded, config, transport)
-                line.accelerator.cycles = session.program.predicted_cycles
-                session.driver()
-                milliseconds(session, line.clock, 1)
-                sent = line.sent
-                single, _ = milliseconds(session, line.clock, 1)
-                sent = line.sent - sent
-                batch, _ = milliseconds(session, line.clock, _BATCH)
-                assert not transport.client.repeated
-                report(
-                    path, rate, latency_ms, sent, 1000 * 10 * size / rate, compute_ms(session, clock_hz), single, batch
-                )
-
-
-def report(
-    path: Path, rate: int, latency_ms: float, sent: int, line_ms: float, core_ms: float, single: float, batch: float
-) -> None:
-    """Print a line; the last column is the share of the line's time that the inputs' own bytes take in a batch."""
-    each = batch / _BATCH
-    values = (
-        *(f"{rate:,}", f"{latency_ms:g}", f"{sent:,}", f"{line_ms:.2f}", f"{core_ms:.3f}"),
-        *(f"{single:.2f}", f"{each:.2f}", f"{line_ms / each:.0%}"),
-    )
-    print(f"{path.stem:10}" + "".join(f"{value:>10}" for value in values), flush=True)
-
-
-def at_pins(path: Path, config: Config, clock_hz: int) -> None:
-    """The same through the pins of the simulated board, whose bytes are compared with the golden functions'."""
-    line = PinsLine(Pins.build(config, clock_hz, progress=lambda *_: None))
-    transport = LinkTransport(line, FAST_RATES, clock=line.clock)
-    session = InferenceSession(path, config, transport)
-    golden = InferenceSession(session.loaded, config, backend="golden")
-    size = sum(port.size_bytes * len(port.addresses) for port in session.program.inputs)
-    milliseconds(session, line.clock, 1)
-    taken = []
-    for count in (1, _BATCH):
-        rng = np.random.default_rng(_SEED)
-        arrays = [golden.head(random_feeds(golden, golden.loaded.graph, rng)) for _ in range(count)]
-        expected = [array for outputs in golden.backend.infer(arrays) for array in outputs]
-        took, found = milliseconds(session, line.clock, count)
-        taken.append(took)
-        assert [array.tobytes() for array in found] == [array.tobytes() for array in expected], "bytes differ"
-    assert not transport.client.repeated
-    rate = transport.client.rate
-    report(path, rate, 0, 0, 1000 * 10 * size / rate, compute_ms(session, clock_hz), *taken)
+                transport, line = modelled(config, golden.program.predicted_cycles, clock_hz, rate, latency_ms / 1000)
+                session = InferenceSession(golden.loaded, config, transport)
+                measure(session, line.clock, latency_ms=latency_ms, name=path.stem)
 
 
 if __name__ == "__main__":

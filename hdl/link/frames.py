@@ -417,14 +417,15 @@ class RequestCheck(wiring.Component):
 
         has_last, last_sequence, last_crc = Signal(), Signal(16, reset_less=True), Signal(32, reset_less=True)
         same_number, same_crc, misses = (Signal(name=name, reset_less=True) for name in ("number", "crc", "misses"))
-        before = Signal(16)
-        m.d.comb += before.eq(self.header.sequence - 1)
+        # A register, so that no sum is compared.
+        following = Signal(16, reset_less=True)
         m.d.sync += [
+            following.eq(last_sequence + 1),
             same_number.eq(has_last & (last_sequence == self.header.sequence)),
             same_crc.eq(last_crc == self.crc),
             misses.eq(
                 (self.header.status == AFTER)
-                & ~(has_last & (last_sequence == before) & (self.last_status == Status.OK))
+                & ~(has_last & (following == self.header.sequence) & (self.last_status == Status.OK))
             ),
             self.other.eq(Mux(same_number, ~same_crc, misses)),
             self.repeated.eq(same_number & same_crc & once),
