@@ -2,9 +2,9 @@
 
     python bench/boards.py --board ulx3s-85f MODEL.onnx...
 
-Without a model: the digits. Bytes on the line are counted, and cycles are the accelerator's; a byte takes ten bits at
-the rate that was agreed on. What an adapter and the system add to each request is not in it: ``requests`` is how many
-there are. The twin's clock is slow, which changes neither.
+Without a model: the digits. Bytes to the board are counted, and cycles are the accelerator's; a byte takes ten bits at
+the rate that was agreed on. ``bench/link.py`` has the time from end to end. The twin's clock is slow, which changes
+neither.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COLUMNS = {
 
 
 class CountingLine(SerialLine):
-    """A serial line that counts bytes, and frames sent."""
+    """A serial line that counts bytes and frames sent."""
 
     bytes = frames = 0
 
@@ -56,12 +56,6 @@ class CountingLine(SerialLine):
         self.bytes += len(data)
         self.frames += 1
         super().write(data)
-
-    def read(self, limit_s: float) -> bytes:
-        """Receive and count."""
-        data = super().read(limit_s)
-        self.bytes += len(data)
-        return data
 
     def take(self) -> tuple[int, int]:
         """Return the counts since the last call."""
