@@ -59,8 +59,8 @@ class FrameExchange:
     ----------
     rate : int
         The rate of the line, in bits a second.
-    answered : float
-        The time of the last good answer.
+    sent, answered : float
+        When the last request was sent that was answered, and when its answer came.
     heard : int
         Bytes that have arrived since the last call of :meth:`send`.
     """
@@ -71,7 +71,7 @@ class FrameExchange:
         self._received = bytearray()
         self._answers: deque[Frame] = deque()
         self.rate = INITIAL_RATE
-        self.answered = -float("inf")
+        self.sent = self.answered = -float("inf")
         self.heard = 0
 
     def use(self, rate: int) -> None:
@@ -127,6 +127,7 @@ class FrameExchange:
         PortError
             If the port has disappeared.
         """
+        begin = self._clock()
         self._line.write((_DELIMITER if afresh else b"") + frame.encode())
         for found in self._arriving(limit_s, tolerant=tolerant):
             if found.operation == Operation.NAK:
@@ -136,9 +137,13 @@ class FrameExchange:
                 return None
             # Others are late answers to requests that were given up.
             if answers(found, frame):
-                self.answered = self._clock()
+                self.note(begin)
                 return found
         return None
+
+    def note(self, sent: float) -> None:
+        """Note that a request was answered which was sent then."""
+        self.sent, self.answered = sent, self._clock()
 
     def refuses(self, damaged: bytes, limit_s: float) -> bool:
         """Send bytes that are not a frame, and a delimiter; return whether a refusal comes in time."""
@@ -279,6 +284,8 @@ class Posted:
     frame : Frame
     answer : Frame or None
         Its answer, once it has come.
+    sent : float
+        When it was sent.
     line_bytes : int
         Bytes on the line, of the request or of its answer, at most.
     cycles : int
@@ -286,6 +293,7 @@ class Posted:
     """
 
     frame: Frame
+    sent: float
     line_bytes: int
     answer: Frame | None = None
     cycles: int = 0
@@ -422,10 +430,13 @@ class Client:
         size = frames.encoded_bytes(frames.LEAST_BYTES + most) + 1
         # The board may be busy with the first one: the others wait there, as their answers may here.
         self._receive(lambda: sum(one.line_bytes for one in self._pending) + size <= QUEUE_BYTES)
+        if self._has_lapsed:
+            self.settle()
         if not self._pending:
             self._revive()
         status = AFTER if self._pending else 0
-        posted = Posted(self._frame(operation, address, data, length, status=status), size, cycles=cycles)
+        frame = self._frame(operation, address, data, length, status=status)
+        posted = Posted(frame, self._clock(), size, cycles=cycles)
         self._exchange.write(posted.frame)
         self._pending.append(posted)
         return posted
@@ -469,7 +480,7 @@ class Client:
                 self._recover(found)
                 return
             posted.answer = found
-            self._exchange.answered = self._clock()
+            self._exchange.note(posted.sent)
             self._pending.popleft()
 
     def _limit_s(self, frame: Frame) -> float:
@@ -530,9 +541,14 @@ class Client:
             result(self._name, frame, answer)
         return answer
 
+    @property
+    def _has_lapsed(self) -> bool:
+        """Whether the board has heard nothing for so long that it may be back at the initial rate."""
+        return self._clock() - self._exchange.sent > self.time_outs.lapse_s
+
     def _revive(self) -> None:
         """Find the board after a pause, at the rate that was agreed on."""
-        if self._clock() - self._exchange.answered > self.time_outs.lapse_s:
+        if self._has_lapsed:
             # The board may be back at the initial rate, or not yet. An IDENTIFY finds out.
             self._ask(self._frame(Operation.IDENTIFY), INITIAL_RATE, self.rate)
         if self._wanted and self.rate != self._wanted[0]:

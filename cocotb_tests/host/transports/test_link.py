@@ -507,6 +507,18 @@ def test_posted_requests_are_on_the_way_together() -> None:
     assert transport.read_memory(0, len(data)) == data
 
 
+@pytest.mark.parametrize("pause", [0.5, 1.5, 100.0])
+def test_after_a_pause_with_answers_on_the_way_the_rate_is_agreed_on_again(pause: float) -> None:
+    transport, line = opened()
+    first = transport.post_read_register(4)
+    line.clock.now += pause
+    begin = line.clock.now
+    second = transport.post_read_register(8)
+    assert (first(), second()) == (1, 2)
+    assert line.clock.now - begin < 0.1
+    assert (transport.client.rate, transport.client.repeated) == (3_000_000, 0)
+
+
 def test_what_is_posted_after_a_refused_request_is_not_carried_out() -> None:
     transport, line = opened()
     transport.post_write_register(252, 1)
