@@ -94,8 +94,6 @@ class SerialLine:
             self._port = self._serial.Serial(
                 path, INITIAL_RATE, timeout=0, write_timeout=_WRITE_LIMIT_S, exclusive=True
             )
-            # What a client that died has not sent yet would go out at the wrong rate.
-            self._port.reset_output_buffer()
         except (OSError, ValueError) as error:
             raise PortError(_reason(path, error)) from error
         # An adapter that waits to fill a packet delays every answer. Where that cannot be changed, it is only slower.
