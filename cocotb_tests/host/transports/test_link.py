@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import itertools
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -579,6 +580,43 @@ def test_a_posted_request_that_is_lost_is_carried_out_once(where: str, fault: st
     transport.post_write_register(4, 5)
     assert transport.read_register(4) == 5
     assert transport.client.repeated == before
+
+
+@pytest.mark.parametrize("lost", range(1, 5))
+@pytest.mark.parametrize("carried_out", range(5))
+def test_how_far_the_board_has_come_is_found_out(lost: int, carried_out: int) -> None:
+    """The last answers are lost, and before them the requests from one on: each write is done once."""
+    transport, line = opened()
+    for number in range(4):
+        line.to_board.swallow, line.to_host.swallow = number >= carried_out, number >= 4 - lost
+        transport.post_write_register(4, number)
+    line.to_board.swallow = line.to_host.swallow = 0
+    transport.client.settle()
+    assert line.accelerator.written == [(4, number) for number in range(4)]
+    assert transport.client.repeated > 0
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_a_later_answer_speaks_for_one_that_is_lost(lost: int) -> None:
+    transport, line = opened()
+    for number in range(4):
+        line.to_host.swallow = number == lost
+        transport.post_write_register(4, number)
+    transport.client.settle()
+    assert line.accelerator.written == [(4, number) for number in range(4)]
+    assert (transport.client.repeated > 0) == (lost == 3)
+
+
+def test_what_the_board_keeps_is_enough() -> None:
+    """It is busy for longer than the requests behind are on the line."""
+    transport, line = opened(Accelerator(1 << 16))
+    data = np.random.default_rng(4).bytes(1 << 14)
+    checksum = transport.client.post(Operation.CHECKSUM, length=1 << 16)
+    transport.post_write_memory(0, data)
+    assert transport.client.answer(checksum).data == pack_word(zlib.crc32(bytes(1 << 16)))
+    assert transport.read_memory(0, len(data)) == data
+    assert 1024 < line.most_waiting <= QUEUE_BYTES
+    assert transport.client.repeated == 0
 
 
 def sweep_of_posted(requests: int, seed: int) -> None:
