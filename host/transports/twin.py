@@ -18,7 +18,7 @@ from typing import Any
 from ...golden.config import Config
 from ...golden.link.frames import INITIAL_RATE
 from ...golden.pins import MODULE
-from ...synth.netlist import netlist_verilog
+from ...synth.netlist import Library, netlist_verilog
 from ..files.terminal import Progress, silent
 from ..simulation.build import Top, library, library_of
 from ..simulation.simulator import SimulationError, load_functions
@@ -295,6 +295,7 @@ endmodule
 
 def netlist_pins(
     netlist: Mapping[str, Any],
+    library: Library,
     config: Config,
     clock_hz: int,
     *,
@@ -307,6 +308,8 @@ def netlist_pins(
     ----------
     netlist : mapping
         The netlist of a board's top, see :func:`~lutterfly.synth.netlist.netlist_verilog`; its light is not inverted.
+    library : Library
+        The cells of its family.
     config : Config
         The configuration in the board.
     clock_hz : int
@@ -319,7 +322,7 @@ def netlist_pins(
     ToolError
         If it cannot be built.
     """
-    text = netlist_verilog(netlist, name=_NETLIST) + _TOP
+    text = netlist_verilog(netlist, library, name=_NETLIST) + _TOP
     cells = netlist["modules"]["top"]["cells"].values()
     # The model of a PLL has this port for a faster clock.
     edges = 1 + any("CLKOS2_ENABLE" in cell["parameters"] for cell in cells if cell["type"] == "EHXPLLL")

@@ -26,6 +26,7 @@ from ..floorplan import BlockSite
 from ..mapped.absorb import absorb_registers
 from ..mapped.align import align_factors
 from ..mapped.fold import fold_terms
+from ..netlist import ECP5
 from ..placed.place import place_design
 from ..report import Placement
 from ..tools import FlowError, run_tool
@@ -320,6 +321,7 @@ class Ecp5(Family):
     title = "ECP5"
     suffix = ".bit"
     devices = DEVICES
+    library = ECP5
     tools = (_NEXTPNR,)
 
     def primitives(self, device: Device) -> Primitives:

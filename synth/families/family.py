@@ -10,6 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 from ...boards import Board
 from ...hdl.parts.pipeline import Platform, Primitives
 from ..device import Device
+from ..netlist import Library
 from ..report import Placement
 
 __all__ = ["Area", "Family"]
@@ -37,6 +38,8 @@ class Family(ABC):
         The end of names of its bitstreams.
     devices : mapping of str to Device
         Devices for measurements, by name.
+    library : Library
+        The models of its cells.
     tools : tuple of str
         Modules of the tools that it needs beside Yosys.
     """
@@ -45,6 +48,7 @@ class Family(ABC):
     title: ClassVar[str]
     suffix: ClassVar[str]
     devices: Mapping[str, Device]
+    library: ClassVar[Library]
     tools: ClassVar[tuple[str, ...]]
 
     @abstractmethod

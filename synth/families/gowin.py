@@ -20,6 +20,7 @@ from ...hdl.parts.pipeline import Platform, Primitives
 from ...hdl.parts.pll import Pll
 from ..device import Device
 from ..floorplan import BlockSite, floorplan
+from ..netlist import GW5A
 from ..report import Placement, read_placement
 from ..tools import run_module, run_tool
 from .family import Area, Family
@@ -167,6 +168,7 @@ class Gowin(Family):
     title = "GW5A"
     suffix = ".fs"
     devices = DEVICES
+    library = GW5A
     tools = (_NEXTPNR, "apycula")
 
     def primitives(self, device: Device) -> Primitives:

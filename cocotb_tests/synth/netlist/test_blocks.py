@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from cocotb.triggers import Timer
 
-from lutterfly.synth.netlist.translate import MODELS
+from lutterfly.synth.netlist import ECP5
 
 # What a block RAM and a multiplier of the ECP5 do, in Python: judges of the Verilog models, by the vendor's guides.
 
@@ -130,7 +130,7 @@ _WORD_BITS = 18
 
 
 def text(name: str) -> str:
-    (found,) = (path.read_text() for path in MODELS if path.stem == name)
+    (found,) = (path.read_text() for path in ECP5.models if path.stem == name)
     return found
 
 

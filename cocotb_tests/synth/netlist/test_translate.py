@@ -19,13 +19,14 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 from cocotb.triggers import Timer
 
-from cocotb_tests.support.tiers import needs_tools, sweep
+from cocotb_tests.support.tiers import needs_gowin, needs_tools, sweep
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
+from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow
-from lutterfly.synth.families import DEVICES
-from lutterfly.synth.netlist import NetlistError, netlist_verilog
-from lutterfly.synth.netlist.translate import CELLS, HIGH, LOW, check, halves, look_up, setting
+from lutterfly.synth.families import DEVICES, FAMILIES
+from lutterfly.synth.netlist import ECP5, GW5A, Library, NetlistError, netlist_verilog
+from lutterfly.synth.netlist.translate import HIGH, LOW, check, halves, look_up, setting
 
 STEPS = 2000
 
@@ -107,7 +108,7 @@ def ports_of(component: wiring.Component) -> dict[str, tuple[str, int]]:
     }
 
 
-def side_by_side(component: wiring.Component, netlist: dict) -> str:
+def side_by_side(component: wiring.Component, netlist: dict, library: Library) -> str:
     """A module ``dut`` with both, and the outputs of each."""
     ports = ports_of(component)
     inputs = {name: width for name, (direction, width) in ports.items() if direction == "input"}
@@ -115,7 +116,10 @@ def side_by_side(component: wiring.Component, netlist: dict) -> str:
     declared = ["input clk, rst", *(f"input [{width - 1}:0] {name}" for name, width in inputs.items())]
     declared += [f"output [{width - 1}:0] {name}_{side}" for name, width in outputs.items() for side in ("is", "was")]
     lines = [f"module dut({', '.join(declared)});"]
-    texts = {"mapped": netlist_verilog(netlist, name="mapped"), "generic": to_verilog(component, name="generic")}
+    texts = {
+        "mapped": netlist_verilog(netlist, library, name="mapped"),
+        "generic": to_verilog(component, name="generic"),
+    }
     for side, (name, text) in zip(("is", "was"), texts.items(), strict=True):
         # Without anything to reset there is no such port.
         given = ["clk", *(["rst"] if re.search(r"^  input rst;", text, re.MULTILINE) else []), *inputs]
@@ -142,7 +146,33 @@ def test_a_mapped_component(simulate, name: str, tmp_path: Path) -> None:
         )
     component = make()
     environment = {"PORTS": json.dumps(ports_of(component)), "IS_RAM": str(int(isinstance(component, Ram)))}
-    simulate(side_by_side(component, netlist), env=environment)
+    simulate(side_by_side(component, netlist, ECP5), env=environment)
+
+
+#: What the components become on a GW5A; their Verilog beside that has the generic bodies.
+OF_GW5A = {
+    "bytes": {"DPX9B": 2},
+    "words": {"DPX9B": 1},
+    "narrow": {"DPB": 1},
+    "wide": {"SDPX9B": 1},
+    "signed": {"MULT27X36": 1},
+    "signed bytes": {"MULT12X12": 1},
+    "unsigned": {"MULT27X36": 1},
+    "fabric": {"ALU": 12, "RAM16SDP4": 1, "DFFRE": 20},
+}
+
+
+@pytest.mark.regress
+@needs_gowin
+@pytest.mark.parametrize("name", OF_GW5A)
+def test_a_component_mapped_for_a_gw5a(simulate, name: str, tmp_path: Path) -> None:
+    component, device = COMPONENTS[name][0](), DEVICES["gw5a-138"]
+    platform = Platform(primitives=FAMILIES["gowin"].primitives(device))
+    netlist = flow.map_cells(component, tmp_path, device, lambda text: None, platform=platform)
+    counts = Counter(cell["type"] for cell in netlist["modules"]["top"]["cells"].values())
+    assert all(counts[kind] >= count for kind, count in OF_GW5A[name].items()), counts
+    environment = {"PORTS": json.dumps(ports_of(component)), "IS_RAM": str(int(isinstance(component, Ram)))}
+    simulate(side_by_side(component, netlist, GW5A), env=environment)
 
 
 @cocotb.test
@@ -214,18 +244,43 @@ def cell(kind: str, parameters: dict[str, str], pins: dict[str, list[int | str]]
 )
 def test_settings_that_are_not_described(kind: str, parameters: dict[str, str], pins: dict, wrong: str) -> None:
     with pytest.raises(NetlistError, match=rf"^one: {wrong}.*: the model of {kind} describes nothing else$"):
-        check("one", cell(kind, parameters, pins))
+        check("one", cell(kind, parameters, pins), ECP5)
 
 
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", ECP5.cells)
 def test_defaults_are_described(kind: str) -> None:
-    check("one", cell(kind, {}, RAM_PINS if kind == "DP16KD" else {}))
+    check("one", cell(kind, {}, RAM_PINS if kind == "DP16KD" else {}), ECP5)
+
+
+REGISTERED = {f"{name}REG_CLK": "CLK0" for name in "ABPO"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "parameters", "pins", "wrong"),
+    [
+        ("ALU", {"ALU_MODE": f"{9:032b}"}, {}, "ALU_MODE must be"),
+        ("DPX9B", {"BIT_WIDTH_0": f"{8:032b}"}, {}, "BIT_WIDTH_0 must be"),
+        ("DPX9B", {"READ_MODE1": "1"}, {}, "READ_MODE1 must be 0, not 1"),
+        ("DPX9B", {"WRITE_MODE0": f"{2:032b}"}, {}, "WRITE_MODE0 must be"),
+        ("SDPX9B", {"INIT_RAM_3F": "0010"}, {}, "INIT_RAM_3F must be zero"),
+        ("SDPX9B", {}, {"CLKA": [2], "CLKB": [3]}, "CLKB must be CLKA's net"),
+        ("SDPX9B", {}, {"RESET": [3]}, "RESET must be tied to 0"),
+        ("MULT12X12", {}, {}, "AREG_CLK must be CLK0"),
+        ("MULT12X12", REGISTERED | {"OREG_CLK": "BYPASS"}, {}, "OREG_CLK must be CLK0, not BYPASS"),
+        ("MULT27X36", REGISTERED, {"PSEL": [4]}, "PSEL must be tied to 0"),
+    ],
+)
+def test_settings_of_a_gw5a_that_are_not_described(
+    kind: str, parameters: dict[str, str], pins: dict, wrong: str
+) -> None:
+    with pytest.raises(NetlistError, match=rf"^one: {wrong}.*: the model of {kind} describes nothing else$"):
+        check("one", cell(kind, parameters, pins), GW5A)
 
 
 def test_other_cells_are_refused() -> None:
     netlist = {"modules": {"top": {"ports": {}, "cells": {"sum": cell("ALU54B", {})}}}}
     with pytest.raises(NetlistError, match=r"^sum: type must be one of LUT4, .*, not ALU54B; add a model of it$"):
-        netlist_verilog(netlist)
+        netlist_verilog(netlist, ECP5)
 
 
 def test_words_that_look_like_bits() -> None:
