@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import PARTS, Board, BoardPin, FpgaPart, Held
+from .board import PARTS, Board, BoardPin, FpgaPart, Held, Sdram
 from .colorlight import I5, I9
 from .ecpix5 import ECPIX5_45F, ECPIX5_85F
 from .icepi_zero import ICEPI_ZERO
@@ -16,6 +16,7 @@ __all__ = [
     "BoardPin",
     "FpgaPart",
     "Held",
+    "Sdram",
     "find_board",
 ]
 

@@ -92,6 +92,62 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Sdram:
+    """A chip of SDR SDRAM at the FPGA, for an arena in external memory; no design uses it yet.
+
+    Every pin has levels of LVCMOS33. Buses are balls, separated by spaces, beginning with bit 0.
+
+    Attributes
+    ----------
+    chip : str
+        Its name in :mod:`litedram.modules`, which has its geometry and its times.
+    size_bytes : int
+    clock, ras_n, cas_n, we_n : str
+        Balls of the clock and of the command.
+    bank, address, data : str
+        Balls of the buses.
+    clock_enable, select_n : str
+        Balls, or empty where the board ties the chip's pin to the level at which it is active.
+    mask : str
+        Balls of the data masks, one for each byte, or empty where the board ties them low: then every write is of
+        whole words.
+    """
+
+    chip: str
+    size_bytes: int
+    clock: str
+    ras_n: str
+    cas_n: str
+    we_n: str
+    bank: str
+    address: str
+    data: str
+    clock_enable: str = ""
+    select_n: str = ""
+    mask: str = ""
+
+    def __post_init__(self) -> None:
+        count = len(self.mask.split())
+        if count not in (0, self.data_bits // 8):
+            raise ValueError(f"mask must be 0 or {self.data_bits // 8} balls, not {count}")
+
+    @property
+    def data_bits(self) -> int:
+        """The width of its words."""
+        return len(self.data.split())
+
+    @property
+    def pins(self) -> dict[str, BoardPin]:
+        """The pins by the names of the attributes; those of buses end in the number of the bit."""
+        buses = ("bank", "address", "mask", "data")
+        return {
+            f"{name}_{bit}" if name in buses else name: BoardPin(site, f"sdram {name}")
+            for name in ("clock", "clock_enable", "select_n", "ras_n", "cas_n", "we_n", *buses)
+            for bit, site in enumerate(getattr(self, name).split())
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """A board that the accelerator can be built for.
 
@@ -119,6 +175,8 @@ class Board:
         The default configuration, by its name in `golden/presets.py`.
     core_mhz : float
         The clock of the accelerator on this board.
+    sdram : Sdram or None
+        The board's SDR SDRAM, if it has one.
     """
 
     name: str
@@ -135,14 +193,16 @@ class Board:
     loader: str
     preset: str
     core_mhz: float
+    sdram: Sdram | None = None
 
     def __post_init__(self) -> None:
         if self.speed not in self.part.speeds:
             *others, last = map(str, self.part.speeds)
             raise ValueError(f"speed must be {', '.join(others)} or {last}, not {self.speed}")
-        sites = [pin.site for pin in self.pins.values()]
-        if len(set(sites)) < len(sites):
-            raise ValueError(f"pins must be at a ball each, not at {', '.join(sites)}")
+        sites = [pin.site for pin in (*self.pins.values(), *(self.sdram.pins.values() if self.sdram else ()))]
+        double = [site for site in dict.fromkeys(sites) if sites.count(site) > 1]
+        if double:
+            raise ValueError(f"pins must be at a ball each, not several at {', '.join(double)}")
 
     @property
     def pins(self) -> dict[str, BoardPin]:

@@ -7,7 +7,24 @@ source here has the schematic's own names, and amaranth-boards does not have the
 
 from __future__ import annotations
 
-from .board import PARTS, Board, BoardPin
+from .board import PARTS, Board, BoardPin, Sdram
+
+#: The same on both modules; LiteX-Boards notes an EM638325 on the i5, and drives it as this chip. Clock enable and
+#: select are tied to their active levels, and the masks low: no byte of a word can be left alone. The bits of the data
+#: are numbered as the first source does; LiteX-Boards numbers them otherwise, which makes no difference to a chip whose
+#: words are always written whole.
+_SDRAM = Sdram(
+    chip="M12L64322A",
+    size_bytes=8 << 20,
+    clock="B9",
+    ras_n="B10",
+    cas_n="A9",
+    we_n="A10",
+    bank="B11 C8",
+    address="B13 C14 A16 A17 B16 B15 A14 A13 A12 A11 B12",
+    data="B6 A5 A6 A7 C7 B8 B5 A8 D8 D7 E8 D6 C6 D5 E7 C5 "
+    "C10 D9 E11 D11 C11 D12 E9 C12 E14 C15 E13 D15 E12 B17 D14 D13",
+)
 
 
 def _module(name: str, part: str, led: str, preset: str) -> Board:
@@ -28,6 +45,7 @@ def _module(name: str, part: str, led: str, preset: str) -> Board:
         loader=name,
         preset=preset,
         core_mhz=100.0,
+        sdram=_SDRAM,
     )
 
 

@@ -6,7 +6,24 @@ v3.0.x), and amaranth-boards, with which a test compares the pins.
 
 from __future__ import annotations
 
-from .board import PARTS, Board, BoardPin, Held
+from .board import PARTS, Board, BoardPin, Held, Sdram
+
+#: The chip is LiteX-Boards' default (`targets/radiona_ulx3s.py`), which has AS4C16M16 and the larger AS4C32M16 as
+#: options: boards were made with chips of several makers.
+_SDRAM = Sdram(
+    chip="MT48LC16M16",
+    size_bytes=32 << 20,
+    clock="F19",
+    clock_enable="F20",
+    select_n="P20",
+    ras_n="R20",
+    cas_n="T19",
+    we_n="T20",
+    bank="P19 N20",
+    address="M20 M19 L20 L19 K20 K19 K18 J20 J19 H20 N19 G20 G19",
+    mask="U19 E20",
+    data="J16 L18 M18 N18 P18 T18 T17 U20 E19 D20 D19 C20 E18 F18 J18 J17",
+)
 
 
 def _ulx3s(name: str, part: str, preset: str) -> Board:
@@ -27,6 +44,7 @@ def _ulx3s(name: str, part: str, preset: str) -> Board:
         loader="ulx3s",
         preset=preset,
         core_mhz=100.0,
+        sdram=_SDRAM,
     )
 
 

