@@ -16,12 +16,15 @@ from ..backend import DEFAULT_BACKEND
 from ..files.terminal import showing
 from . import accuracy, models, quantisation
 from .answer import finish, reporting
+from .board import commands
 from .board.cli import register
 from .options import (
     Backend,
     Batch,
     BlockRams,
     Calibrate,
+    CheckedBoard,
+    CheckedConfig,
     CheckedModel,
     ConfigOption,
     Cores,
@@ -71,15 +74,24 @@ def check(
     model: CheckedModel = None,
     supported: Supported = False,
     spread: Spread = None,
-    config: ConfigOption = DEFAULT_PRESET,
+    config: CheckedConfig = None,
+    board: CheckedBoard = None,
     cores: Cores = None,
     mhz: Mhz = None,
     as_json: Json = False,
 ) -> None:
     """Show the layers, and where each runs; a model that cannot run is refused with the reason."""
     with reporting(as_json), showing(enabled=not as_json) as progress:
-        target = Target.of(config, cores, spread, mhz=mhz)
-        finish(models.check(model, target, progress, supported=supported), as_json)
+        if board is None:
+            target = Target.of(config, cores, spread, mhz=mhz)
+            finish(models.check(model, target, progress, supported=supported), as_json)
+            return
+        if model is None or supported or (config, cores, spread) != (None, None, None):
+            raise ValueError(
+                "board must be given with MODEL and without --supported, --config, --cores and --spread: "
+                "a board has its own configuration"
+            )
+        finish(commands.check(model, board, mhz, progress), as_json)
 
 
 @app.command("compile")

@@ -42,6 +42,17 @@ OtherConfig = Annotated[
 ]
 
 
+CheckedConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--config",
+        metavar="NAME|FILE",
+        show_default=f"{DEFAULT_PRESET}, or the board's",
+        help=f"Configuration: {', '.join(PRESETS)}, or a JSON file.",
+    ),
+]
+
+
 Cores = Annotated[
     int | None,
     typer.Option(
@@ -256,6 +267,16 @@ Version = Annotated[
 
 BoardName = Annotated[
     str, typer.Option("--board", metavar="NAME", show_default=False, help=f"The board: {', '.join(BOARDS)}.")
+]
+
+CheckedBoard = Annotated[
+    str | None,
+    typer.Option(
+        "--board",
+        metavar="NAME",
+        show_default=False,
+        help=f"Say whether the model runs on a board, and on which boards it does: {', '.join(BOARDS)}.",
+    ),
 ]
 
 Device = Annotated[

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from ....boards import Board, find_board
+from ....boards import BOARDS, Board, find_board
 from ....golden.config import Config
 from ... import boards
 from ...files.configuration import find_config
@@ -18,7 +18,50 @@ from ...files.files import check_writable, read_file, write_whole
 from ...files.terminal import Progress
 from ...simulation import cache
 from ...simulation.toolchain import ToolError
+from .. import models
 from ..answer import Answer
+from ..target import Target
+
+
+def check(model: Path, name: str, mhz: float | None, progress: Progress) -> Answer:
+    """Show the layers of a model on a board with its own configuration, and the boards on which the model runs.
+
+    Raises
+    ------
+    ValueError
+        If there is no such board, or if the model does not run on it. Where another configuration may run the model,
+        the message names the boards that do.
+    """
+    from ...compiler import CompileError
+
+    board = find_board(name)
+    target = Target.of(board.preset, None, None, mhz=mhz or board.core_mhz)
+    try:
+        answered = models.check(model, target, progress)
+    except CompileError as error:
+        others = ", ".join(_running(model, {board.preset: False}, progress)) or "no board"
+        raise ValueError(f"{board.name}: {error}; the model runs on {others}") from error
+    running = _running(model, {board.preset: True}, progress)
+    return dataclasses.replace(
+        answered,
+        text=f"{answered.text}\nruns on {', '.join(running)}",
+        values=answered.values | {"board": board.name, "boards": running},
+    )
+
+
+def _running(model: Path, known: dict[str, bool], progress: Progress) -> list[str]:
+    """Return the names of the boards that run a model; ``known`` says which presets do, as far as that is known."""
+    for board in BOARDS.values():
+        if board.preset not in known:
+            progress(f"compiling for {board.name}")
+            try:
+                Target.of(board.preset, None, None).load(model)
+            except ValueError:
+                # One board runs it or refuses it for its configuration: so does this one.
+                known[board.preset] = False
+            else:
+                known[board.preset] = True
+    return [board.name for board in BOARDS.values() if known[board.preset]]
 
 
 def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None, progress: Progress) -> Answer:
