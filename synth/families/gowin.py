@@ -230,7 +230,14 @@ class Gowin(Family):
         log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
         options = [
             *("--json", planned, "--write", "placed.json", "--report", report, "--seed", str(seed)),
-            *(*device.flags, "--vopt", "cst=top.cst", "--freq", str(max(device.aim_mhz, _LEAST_AIM_MHZ)), "--timing-allow-fail"),
+            *(
+                *device.flags,
+                "--vopt",
+                "cst=top.cst",
+                "--freq",
+                str(max(device.aim_mhz, _LEAST_AIM_MHZ)),
+                "--timing-allow-fail",
+            ),
             *("--router", "router2", "--log", log, "--quiet"),
         ]
         run_tool(_NEXTPNR, options, folder=folder, log=log, should_stop=is_cancelled)
