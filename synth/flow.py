@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -211,7 +212,7 @@ def synthesise_component(
     progress : callable
         Called with each step that begins, from several threads if ``jobs`` is above 1.
     platform : Platform
-        The target for which the component is elaborated.
+        The target for which the component is elaborated; its primitives are those of the device.
 
     Returns
     -------
@@ -227,6 +228,7 @@ def synthesise_component(
         If nextpnr's report is not as expected.
     """
     target = _checked(device, speed, mhz, seeds)
+    platform = dataclasses.replace(platform, primitives=family_of(target).primitives(target))
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
     map_design(harness, folder, target, progress, platform=platform)

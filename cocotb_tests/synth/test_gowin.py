@@ -175,6 +175,15 @@ def test_registers_share_inverted_enables_and_resets(tmp_path: Path) -> None:
 
 @pytest.mark.regress
 @needs_gowin
+def test_a_component_is_measured_with_the_devices_multipliers(tmp_path: Path) -> None:
+    component = Multiplier(a_width=24, b_width=24, is_signed=False)
+    measured = flow.synthesise_component(component, name="product", folder=tmp_path, device="gw5a-138", seeds=(1,))
+    assert measured.typical.dsp == 4
+    assert measured.as_text().startswith("product on gw5a-138, speed grade 1\n")
+
+
+@pytest.mark.regress
+@needs_gowin
 def test_a_bitstream_for_the_tang_mega(tmp_path: Path) -> None:
     built = bitstream.build(Products(), BOARD, folder=tmp_path, seeds=(1,))
     assert built.is_met
