@@ -8,7 +8,7 @@ from ...golden.program.program import Program
 from ..graph import Graph
 from ..model.model import Model
 from ..program import SpreadBy
-from .emit import check_program, check_room, emit
+from .emit import OTHER_CONFIG, check_program, check_room, emit
 from .lower.fast_pointwise import check_pattern
 from .lower.operations import engines_of
 from .network import CompileError
@@ -19,6 +19,7 @@ from .search import plan_graph, spread_graph
 
 #: The interface of the compiler: the rest of the host imports nothing else of it.
 __all__ = [
+    "OTHER_CONFIG",
     "PASSES",
     "CompileError",
     "Pass",

@@ -180,6 +180,10 @@ def _written(plan: Plan) -> Iterator[WrittenTensor]:
 _NAMED = 3
 
 
+#: The remedy where a program does not fit; a board, which has its own configuration, is another's to name.
+OTHER_CONFIG = "; choose a --config with larger memories or with external memory"
+
+
 def check_room(spread: Spread, program: Program) -> None:
     """Refuse a program of which an inference does not fit the arena on the chip; the prologue comes in windows.
 
@@ -194,7 +198,7 @@ def check_room(spread: Spread, program: Program) -> None:
     parts = ", ".join(f"{size} for {what}" for what, size in _parts(spread, program) if size)
     raise CompileError(
         f"an inference needs {program.body_bytes} bytes of the arena ({parts}), the configuration has {room} on the "
-        "chip; choose a --config with larger memories or with external memory"
+        f"chip{OTHER_CONFIG}"
     )
 
 

@@ -32,7 +32,7 @@ def check(model: Path, name: str, mhz: float | None, progress: Progress) -> Answ
         If there is no such board, or if the model does not run on it. Where another configuration may run the model,
         the message names the boards that do.
     """
-    from ...compiler import CompileError
+    from ...compiler import OTHER_CONFIG, CompileError
 
     board = find_board(name)
     target = Target.of(board.preset, None, None, mhz=mhz or board.core_mhz)
@@ -40,7 +40,8 @@ def check(model: Path, name: str, mhz: float | None, progress: Progress) -> Answ
         answered = models.check(model, target, progress)
     except CompileError as error:
         others = ", ".join(_running(model, {board.preset: False}, progress)) or "no board"
-        raise ValueError(f"{board.name}: {error}; the model runs on {others}") from error
+        cause = str(error).removesuffix(OTHER_CONFIG)
+        raise ValueError(f"{board.name}: {cause}; the model runs on {others}") from error
     running = _running(model, {board.preset: True}, progress)
     return dataclasses.replace(
         answered,

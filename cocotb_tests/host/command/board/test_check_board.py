@@ -52,7 +52,7 @@ def test_a_model_that_runs_on_some_boards(capsys: pytest.CaptureFixture[str], mo
     code, values = answer(capsys, MODEL, "--board", "icepi-zero")
     assert code == 2
     assert values["error"].startswith("icepi-zero: an inference needs ")
-    assert values["error"].endswith(f"; the model runs on {', '.join(running)}")
+    assert values["error"].endswith(f" on the chip; the model runs on {', '.join(running)}")
 
 
 @pytest.mark.regress
