@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .board import PARTS, Board, BoardPin, FpgaPart, Held, Sdram
+from .board import PARTS, Board, BoardPin, FpgaPart, Held, Sdram, check_speed
 from .colorlight import I5, I9
 from .ecpix5 import ECPIX5_45F, ECPIX5_85F
 from .icepi_zero import ICEPI_ZERO
@@ -17,6 +17,7 @@ __all__ = [
     "FpgaPart",
     "Held",
     "Sdram",
+    "check_speed",
     "find_board",
 ]
 

@@ -6,10 +6,19 @@ Standard library only.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: A ball of a package: rows are letters without those that look like digits.
 _SITE = re.compile(r"[A-HJ-NPRT-WY]{1,2}[1-9]\d?")
+
+
+def check_speed(speed: int, speeds: Iterable[int]) -> None:
+    """Raise ValueError unless a speed grade is one of ``speeds``."""
+    known = tuple(speeds)
+    if speed not in known:
+        *others, last = map(str, known)
+        raise ValueError(f"speed must be {' or '.join(filter(None, (', '.join(others), last)))}, not {speed}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +205,7 @@ class Board:
     sdram: Sdram | None = None
 
     def __post_init__(self) -> None:
-        if self.speed not in self.part.speeds:
-            *others, last = map(str, self.part.speeds)
-            raise ValueError(f"speed must be {', '.join(others)} or {last}, not {self.speed}")
+        check_speed(self.speed, self.part.speeds)
         sites = [pin.site for pin in (*self.pins.values(), *(self.sdram.pins.values() if self.sdram else ()))]
         double = [site for site in dict.fromkeys(sites) if sites.count(site) > 1]
         if double:

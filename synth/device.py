@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..boards import check_speed
 from .floorplan import BlockSite
 
 __all__ = ["MARGIN", "Device"]
@@ -71,9 +72,7 @@ class Device:
     clock_pin: str = ""
 
     def __post_init__(self) -> None:
-        if self.speed not in self.delays:
-            *others, last = map(str, self.delays)
-            raise ValueError(f"speed must be {', '.join(others)} or {last}, not {self.speed}")
+        check_speed(self.speed, self.delays)
 
     def to_reach(self, mhz: float) -> Device:
         """Return the device with another clock to reach.

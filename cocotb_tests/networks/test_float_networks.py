@@ -23,6 +23,7 @@ from lutterfly.host.frontend import import_model
 from lutterfly.host.graph import Graph
 from lutterfly.host.model import executed
 from lutterfly.host.model.model import Model
+from lutterfly.host.model.onnx_graph import set_nodes
 from lutterfly.host.model.whole_samples import with_axis
 from lutterfly.host.quantize import quantize
 
@@ -74,9 +75,7 @@ def shaken(network: FloatNetwork) -> float:
             model.graph.initializer.append(numpy_helper.from_array(moved, f"{name} moved"))
             node.output[place] = f"{name} before"
             nodes.append(helper.make_node("Add", [f"{name} before", f"{name} moved"], [name]))
-    copied = list(map(copy.copy, nodes))
-    del model.graph.node[:]
-    model.graph.node.extend(copied)
+    set_nodes(model.graph, nodes)
     found = executed.open_session(Model(model.SerializeToString())).run(outputs, network.samples)
     squares = [
         (np.square(values[name] - moved).mean(), np.square(values[name]).mean())

@@ -60,6 +60,11 @@ def test_a_clock_that_is_not_the_oscillators_is_refused() -> None:
         to_verilog(Pll(50_000_000, 100_000_000), name="pll", platform=PLATFORM)
 
 
+def test_another_speed_grade_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^speed must be 1, not 2$"):
+        DEVICE.of_speed(2)
+
+
 def test_constraints_of_the_tang_mega() -> None:
     text = FAMILY.board_constraints(BOARD)
     assert text.splitlines()[:4] == [
