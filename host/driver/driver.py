@@ -68,9 +68,8 @@ class AcceleratorError(RuntimeError):
 
 # Control of the accelerator at a transport: its registers by name, its identity, starts and resets.
 
+#: Counters of each core, at addresses that follow one another; with several cores, BARRIER_STALLED is one more.
 COUNTERS = ("CYCLES", "DMA_BUSY", "DMA_STALLED", "COMPUTE_BUSY", "COMPUTE_STALLED", "DMA_DONE", "COMPUTE_DONE")
-#: Registers that exist with several cores only.
-CLUSTER_COUNTERS = (*COUNTERS, "BARRIER_STALLED")
 
 #: Polls of STATUS, each after twice the time that a soft reset takes, until it must have ended.
 _RESET_POLLS = 10
@@ -156,14 +155,16 @@ class Control:
         return End(status, [self._post_counters(core) for core in range(self._config.cores)])
 
     def _post_counters(self, core: int) -> Promise[dict[str, int]]:
-        names = COUNTERS if self._config.cores == 1 else CLUSTER_COUNTERS
-        places = {name: self._registers[core_name(name, core)].address // 4 for name in names}
-        first, last = min(places.values()), max(places.values())
-        values = self._transport.post_read_registers(4 * first, last + 1 - first)
+        # With several cores, addresses without a register lie between these counters and the one of barriers.
+        first, together = COUNTERS[0], len(COUNTERS)
+        values = self._transport.post_read_registers(self._registers[core_name(first, core)].address, together)
+        barrier = self.post_read("BARRIER_STALLED", core) if self._config.cores > 1 else None
 
         def counters() -> dict[str, int]:
-            found = values()
-            return {name.lower(): found[place - first] for name, place in places.items()}
+            found = dict(zip(COUNTERS, values(), strict=True))
+            if barrier is not None:
+                found["BARRIER_STALLED"] = barrier()
+            return {name.lower(): value for name, value in found.items()}
 
         return counters
 

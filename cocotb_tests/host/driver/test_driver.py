@@ -12,6 +12,7 @@ from cocotb_tests.support.transports.c_driver import Idle
 from cocotb_tests.support.transports.golden_transport import GoldenTransport
 from lutterfly.examples import digits
 from lutterfly.golden import registers
+from lutterfly.golden.config_parts import ClusterConfig
 from lutterfly.golden.machine.flights import MachineError
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.program import Program
@@ -50,6 +51,20 @@ def test_inferences_back_to_back_load_the_weights_once(program: Program, transpo
         np.testing.assert_array_equal(driver.infer(codes(seed)), fresh_answer(program, seed))
     assert transport.starts == [program.cores[0].prologue.dma.address, *2 * [program.cores[0].body.dma.address]]
     assert driver.counters()["cycles"] == 1000
+
+
+def test_each_core_of_a_cluster_has_its_own_counters() -> None:
+    config = dataclasses.replace(PRESETS["tiny"], cluster=ClusterConfig(cores=2))
+    program, transport = load_program(digits.model_path("qop"), config), GoldenTransport(config)
+    driver = Driver(transport, config)
+    driver.load(program)
+    transport.values |= {"BARRIER_STALLED": 5, "BARRIER_STALLED_1": 7, "COMPUTE_DONE_1": 3}
+    driver.infer([np.concatenate([*codes(0), *codes(1)])])
+    cores = driver.core_counters()
+    assert [core["cycles"] for core in cores] == [1000, 999]
+    assert [core["barrier_stalled"] for core in cores] == [5, 7]
+    assert cores[1]["compute_done"] == 3
+    assert driver.counters()["barrier_stalled"] == 12
 
 
 @pytest.mark.parametrize(
