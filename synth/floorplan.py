@@ -296,8 +296,7 @@ _CRITICAL_NS = 9.5
 _CRITICAL_PULL, _CRITICAL_POWER = 10.0, 3
 #: The share of the stiffness of a cell's springs with which it is pulled to its place after spreading.
 _ROOM_PULL = 0.02
-#: Annealing: proposals for each block, the first temperature in mean changes of energy, and the last one in first ones.
-_PROPOSALS = 25_000
+#: Annealing: the first temperature in mean changes of energy, and the last one in first ones.
 _FIRST_TEMPERATURE, _LAST_TEMPERATURE = 1.0, 1e-4
 _SAMPLES = 2_000
 
@@ -311,6 +310,8 @@ def floorplan(
     seed: int = 1,
     kinds: Mapping[str, str] | None = None,
     areas: Mapping[str, float] = AREAS,
+    proposals: int = 25_000,
+    merges: int = 0,
 ) -> int:
     """Give every cell of the types in ``sites`` a site, by an attribute that nextpnr obeys.
 
@@ -330,6 +331,11 @@ def floorplan(
         For each type of cell that gets a site its key in ``sites``; by default the type itself.
     areas : mapping of str to float
         Look-up tables that a cell takes or blocks, by type.
+    proposals : int
+        Exchanges of sites that annealing tries for each block, in each of two plans.
+    merges : int
+        How often cells are merged with the neighbours to which they are tied most stiffly, before they are eliminated,
+        whose time and memory grow much faster than the number of cells. Each time leaves about a sixth of them.
 
     Returns
     -------
@@ -355,17 +361,18 @@ def floorplan(
     others = [name for name, cell in cells.items() if cell["type"] not in kinds]
     sizes = np.array([areas.get(cells[name]["type"], 0.0) for name in others])
     laplacian = _laplacian(_nets(cells, [*blocks, *others]), path_delays(cells), len(cells))
+    groups = _merged(laplacian, len(blocks), merges)
 
     def plan(springs: _Springs, pools: Sequence[Pool]) -> list[BlockSite]:
-        return _Annealing(springs, pools, np.random.default_rng(seed)).run()
+        return _Annealing(springs, pools, np.random.default_rng(seed)).run(proposals)
 
-    crowded = _eliminated(laplacian, len(blocks))
+    crowded = _eliminated(laplacian, groups, len(blocks))
     first = plan(crowded, pools)
     places = np.array([(site.x, site.y) for site in first], dtype=float)
-    room = spread((crowded.follows @ places)[: len(others)], sizes, tiles)
+    room = spread((crowded.follows @ places)[groups[len(blocks) : len(cells)] - len(blocks)], sizes, tiles)
     pulled = np.flatnonzero(sizes)
     pools = by_clock(pools, [cells[name] for name in blocks], first)
-    chosen = plan(_eliminated(laplacian, len(blocks), pulled, room[pulled]), pools)
+    chosen = plan(_eliminated(laplacian, groups, len(blocks), pulled, room[pulled]), pools)
     for name, site in zip(blocks, chosen, strict=True):
         cells[name].setdefault("attributes", {})["BEL"] = site.bel
     return len(blocks)
@@ -408,6 +415,32 @@ def _laplacian(nets: Mapping[int, list[int]], delays: Mapping[int, float], cells
     return (sparse.diags_array(springs.sum(axis=1)) - springs).tocsc()
 
 
+def _merged(laplacian: Any, blocks: int, merges: int) -> NDArray[np.int_]:
+    """Return the group of each node, numbered from 0: each block is a group of its own and comes first.
+
+    In each turn a node joins the neighbour to which its spring is the stiffest, and so do those that join it.
+    """
+    from scipy import sparse  # noqa: PLC0415
+    from scipy.sparse import csgraph  # noqa: PLC0415
+
+    groups = np.arange(laplacian.shape[0])
+    for _ in range(merges):
+        count = int(groups.max()) + 1
+        joins = sparse.csr_array((np.ones(len(groups)), (np.arange(len(groups)), groups)), shape=(len(groups), count))
+        springs = (joins.T @ (sparse.diags_array(laplacian.diagonal()) - laplacian) @ joins).tocoo()
+        inner = (springs.row >= blocks) & (springs.col >= blocks) & (springs.row != springs.col)
+        rows, columns, pulls = springs.row[inner], springs.col[inner], springs.data[inner]
+        # The last entry of each row after sorting is its stiffest spring.
+        order = np.lexsort((pulls, rows))
+        last = np.flatnonzero(np.diff(rows[order], append=-1))
+        own, best = rows[order][last], columns[order][last]
+        pairs = sparse.coo_array((np.ones(len(own)), (own, best)), shape=(count, count))
+        _, labels = csgraph.connected_components(pairs, directed=False)
+        # Blocks, which no pair has, keep their numbers, as components are numbered in the order of their first nodes.
+        groups = labels[groups]
+    return groups
+
+
 class _Springs(NamedTuple):
     """The springs of blocks, with all other cells where the springs pull them.
 
@@ -417,8 +450,8 @@ class _Springs(NamedTuple):
         The Laplacian.
     pull : float64[blocks, 2]
         Other forces on each block, apart from that of its position.
-    follows : float64[nodes, blocks]
-        The weight of each block in each other node's position.
+    follows : float64[groups, blocks]
+        The weight of each block in the position of each group of other nodes.
     """
 
     between: Array
@@ -427,19 +460,26 @@ class _Springs(NamedTuple):
 
 
 def _eliminated(
-    laplacian: Any, blocks: int, pulled: NDArray[np.int_] | None = None, room: Array | None = None
+    laplacian: Any,
+    groups: NDArray[np.int_],
+    blocks: int,
+    pulled: NDArray[np.int_] | None = None,
+    room: Array | None = None,
 ) -> _Springs:
-    """Eliminate all but the first ``blocks`` nodes; of the others, ``pulled`` are pulled to ``room``."""
+    """Eliminate all groups of nodes but the first ``blocks``; of the other nodes, ``pulled`` are pulled to ``room``."""
     from scipy import sparse  # noqa: PLC0415
     from scipy.sparse import linalg  # noqa: PLC0415
 
-    inner, outer = laplacian[:blocks], laplacian[blocks:]
-    nodes = outer.shape[0]
+    count = int(groups.max()) + 1
+    joins = sparse.csr_array((np.ones(len(groups)), (np.arange(len(groups)), groups)), shape=(len(groups), count))
     # Nodes that are not connected to any block get a very weak spring, so that the matrix can be inverted.
-    held, anchors = np.full(nodes, 1e-6), np.zeros((nodes, 2))
+    held, anchors = np.full(len(groups) - blocks, 1e-6), np.zeros((len(groups) - blocks, 2))
     if pulled is not None:
-        held[pulled] += _ROOM_PULL * outer[:, blocks:].diagonal()[pulled]
+        held[pulled] += _ROOM_PULL * laplacian.diagonal()[blocks:][pulled]
         anchors[pulled] = held[pulled, None] * room
+    joined = (joins.T @ laplacian @ joins).tocsc()
+    held, anchors = (joins[blocks:, blocks:].T @ each for each in (held, anchors))
+    inner, outer = joined[:blocks], joined[blocks:]
     rest = linalg.splu((outer[:, blocks:] + sparse.diags_array(held)).tocsc(), permc_spec="MMD_AT_PLUS_A")
     solved = rest.solve(np.hstack([-outer[:, :blocks].toarray(), anchors]))
     follows, others = solved[:, :blocks], solved[:, blocks:]
@@ -470,9 +510,9 @@ class _Annealing:
                 self.choice[block], self.tenant[site] = site, block
             first += len(sites)
 
-    def run(self) -> list[BlockSite]:
-        """Anneal; return each block's site."""
-        total = _PROPOSALS * len(self.springs)
+    def run(self, proposals: int) -> list[BlockSite]:
+        """Anneal with so many proposals for each block; return each block's site."""
+        total = proposals * len(self.springs)
         self.force = self.springs @ self.positions[self.choice] + self.pull
         changes = [abs(change) for _, _, change in self._proposals(_SAMPLES)]
         first = _FIRST_TEMPERATURE * float(np.mean(changes)) if changes else 1.0

@@ -54,14 +54,26 @@ def chain(blocks: int, *, between: int) -> dict[str, Any]:
 
 
 @pytest.mark.regress
-@pytest.mark.parametrize("between", [0, 2])
-def test_what_is_connected_lies_together(between: int) -> None:
+@pytest.mark.parametrize(("between", "merges"), [(0, 0), (2, 0), (2, 1), (8, 2)])
+def test_what_is_connected_lies_together(between: int, merges: int) -> None:
     design = chain(16, between=between)
-    assert floorplan(design, SITES, tiles=TILES) == 16
+    assert floorplan(design, SITES, tiles=TILES, merges=merges) == 16
     sites = sites_of(design)
     wires = sum(distance(sites[one], sites[other]) for one, other in itertools.pairwise(design["order"]))
     # Sites are two apart in a row: nothing is shorter than 30; in any order it is about 200.
     assert wires <= 60
+
+
+def test_few_proposals_are_enough_where_cells_are_merged() -> None:
+    """What a GW5A's floorplan asks for; the same without annealing is far longer."""
+    design, random = chain(16, between=5), chain(16, between=5)
+    floorplan(design, SITES, tiles=TILES, merges=1, proposals=600)
+    floorplan(random, SITES, tiles=TILES, merges=1, proposals=0)
+    found = [
+        sum(distance(sites[one], sites[other]) for one, other in itertools.pairwise(chained["order"]))
+        for chained, sites in ((design, sites_of(design)), (random, sites_of(random)))
+    ]
+    assert found[0] <= 60 < 150 < found[1]
 
 
 @pytest.mark.regress

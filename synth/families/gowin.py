@@ -73,7 +73,7 @@ DEVICES = {
             "MULT12X12": _sites(_MULTIPLIER_ROWS, ("MULT12X1200", "MULT12X1201")),
             "BSRAM": _sites(_RAM_ROWS, ("BSRAM",)),
         },
-        preset="gw5a-138-on-chip",
+        preset="gw5a-138",
         clock_pin="V22",
     ),
 }
@@ -148,6 +148,10 @@ _LUTS = {"LUT1": 1, "LUT2": 1, "LUT3": 1, "LUT4": 1, "ALU": 1, "RAM16SDP4": 8}
 _MULTIPLIERS = {"MULT12X12": 1, "MULT27X36": 4}
 #: Cells that get sites. The few multipliers of whole factors find theirs.
 _KINDS = {"MULT12X12": "MULT12X12", **dict.fromkeys(_RAMS, "BSRAM")}
+#: Of the floorplan: most sites are free, so that a quarter of what an ECP5's needs is enough.
+_PROPOSALS = 6_000
+#: Of 180,000 cells and nets this leaves 29,000.
+_MERGES = 1
 #: Look-up tables that a cell takes or blocks: a slice with one takes no other flip-flop than the one behind it.
 _AREAS = {**_LUTS, **dict.fromkeys(_FLIP_FLOPS, 0.8)}
 #: nextpnr's names of counted resources. Its look-up tables include those that other cells block.
@@ -225,7 +229,16 @@ class Gowin(Family):
         """Give multipliers of the array and block RAMs their sites, and run nextpnr."""
         (folder / "top.cst").write_text(constraints)
         netlist, planned = json.loads((folder / "top.json").read_text()), f"top-{seed}.json"
-        floorplan(netlist, device.sites, tiles=device.tiles, seed=seed, kinds=_KINDS, areas=_AREAS)
+        floorplan(
+            netlist,
+            device.sites,
+            tiles=device.tiles,
+            seed=seed,
+            kinds=_KINDS,
+            areas=_AREAS,
+            proposals=_PROPOSALS,
+            merges=_MERGES,
+        )
         (folder / planned).write_text(json.dumps(netlist))
         log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
         options = [
