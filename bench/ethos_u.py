@@ -1,6 +1,9 @@
-"""Arm's Ethos-U55 with as many multipliers: what its compiler Vela estimates, beside the simulated cycles of ours.
+"""Arm's Ethos-U with as many multipliers: what its compiler Vela estimates, beside the simulated cycles of ours.
 
-    .venv/bin/python bench/ethos_u55.py [--models FOLDER] [--mhz MHZ] [--layers] [VARIANT ...]
+    .venv/bin/python bench/ethos_u.py [--accelerator NAME] [--preset NAME] [--models FOLDER] [--mhz MHZ] [--layers]
+        [VARIANT ...]
+
+Vela's names of accelerators end in their multipliers: ``ethos-u55-128``, ``ethos-u65-256``, ``ethos-u85-512``.
 
 FOLDER has the networks of MLPerf Tiny twice: ``ic_qop.onnx`` and so on for us, ``tflite/ic.tflite`` for Vela. Softmax
 is left out on both sides: ours runs on the host, and from the estimate the cycles of its operators are subtracted. A
@@ -27,6 +30,7 @@ from lutterfly.synth.tools import install_command
 
 NETWORKS = ("ic", "kws", "vww", "ad")
 MODELS = Path(__file__).parents[1] / ".." / "shared" / "models"
+#: Vela's name of the accelerator that has as many multipliers as the preset.
 ACCELERATOR = "ethos-u55-128"
 #: All data in on-chip memory, Vela's default.
 MEMORY_MODES = (("--memory-mode", "Sram_Only"), ())
@@ -89,10 +93,10 @@ def _rows(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def estimate(path: Path, memory_mode: tuple[str, ...]) -> VelaEstimate:
+def estimate(path: Path, accelerator: str, memory_mode: tuple[str, ...]) -> VelaEstimate:
     """Run Vela on a TFLite file, in a folder that vanishes."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--accelerator-config", ACCELERATOR, *memory_mode, "--verbose-performance", "--output-dir", folder]
+        options = ["--accelerator-config", accelerator, *memory_mode, "--verbose-performance", "--output-dir", folder]
         command = [sys.executable, "-m", "ethosu.vela", *options, str(path.resolve())]
         # Errors among what it prints, and in order.
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -134,23 +138,27 @@ def main() -> None:
     """Print a Markdown table: a line for each network, then one for each variant."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("variants", nargs="*", type=Path, metavar="VARIANT", help="more ONNX files of ours")
+    parser.add_argument("--accelerator", default=ACCELERATOR, help=f"Vela's name of theirs (default: {ACCELERATOR})")
+    parser.add_argument("--preset", choices=PRESETS, default=DEFAULT_PRESET, help=f"ours (default: {DEFAULT_PRESET})")
     parser.add_argument("--models", type=Path, default=MODELS, help="folder of the MLPerf Tiny networks")
     parser.add_argument("--mhz", type=float, default=100.0, help="clock of ours, for the time (default: 100)")
     parser.add_argument("--layers", action="store_true", help="a table of Vela's operators for each network as well")
     options = parser.parse_args()
     check(options)
     found = {
-        name: [estimate(options.models / "tflite" / f"{name}.tflite", mode) for mode in MEMORY_MODES]
+        name: [
+            estimate(options.models / "tflite" / f"{name}.tflite", options.accelerator, mode) for mode in MEMORY_MODES
+        ]
         for name in NETWORKS
     }
     first, default = found[NETWORKS[0]]
     print(
-        f"| network | {ACCELERATOR}, {first.memory_mode} | {default.memory_mode} (default) "
-        f"| {DEFAULT_PRESET} ({PRESETS[DEFAULT_PRESET].multipliers} multipliers) | cycles there / here "
+        f"| network | {options.accelerator}, {first.memory_mode} | {default.memory_mode} (default) "
+        f"| {options.preset} ({PRESETS[options.preset].multipliers} multipliers) | cycles there / here "
         f"| µs there at {first.clock_mhz:g} MHz | µs here at {options.mhz:g} MHz |\n|---|---|---|---|---|---|---|"
     )
     onnx_files = [*(options.models / f"{name}_qop.onnx" for name in NETWORKS), *options.variants]
-    for line, network in enumerate(load(onnx_files, DEFAULT_PRESET)):
+    for line, network in enumerate(load(onnx_files, options.preset)):
         ours = measure(network).cycles
         here = f"{ours:,} | {{}} | {{}} | {microseconds(ours, options.mhz)} |"
         if line >= len(NETWORKS):
