@@ -30,17 +30,6 @@ PRESETS: dict[str, Config] = {
             MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY, FPC=FpcConfig(width=256)
         ),
     ),
-    # As many products as an ECP5-85F gives that multiplies twice a cycle: without FPC and binary engines.
-    "ecp5-85k-256": Config(
-        array=ArrayConfig(lanes=16, columns=16, requant_lanes=8),
-        memory=MemoryConfig(
-            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
-        ),
-        axi=AxiConfig(data_bits=128),
-        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3, chains=3)),
-        resident_commands=16,
-        hands_over=True,
-    ),
     "large": Config(
         array=ArrayConfig(lanes=32, columns=32, requant_lanes=8),
         memory=MemoryConfig(
@@ -107,4 +96,4 @@ DEFAULT_PRESET = "ecp5-85k"
 
 #: Clocks in MHz that presets reach after place and route for an ECP5-85F of speed grade 6, as measured in
 #: `docs/results.md`.
-ROUTED_MHZ: dict[str, float] = {"ecp5-85k": 100.6, "ecp5-85k-256": 110.6}
+ROUTED_MHZ: dict[str, float] = {"ecp5-85k": 100.6}

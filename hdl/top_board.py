@@ -9,8 +9,6 @@ from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
 
-from .parts.device import DOUBLE
-
 __all__ = ["RESET_CYCLES", "TopBoard"]
 
 #: Clocks for which everything stays in reset after the PLL has locked.
@@ -25,7 +23,7 @@ class TopBoard(wiring.Component):
     core : wiring.Component
         A core with the members ``rx``, ``tx``, ``busy`` and ``error`` of ``TopUart``.
     pll : wiring.Component
-        A component with the members of :class:`~lutterfly.hdl.parts.pll.Pll`; the core may use both of its clocks.
+        A component with the members of :class:`~lutterfly.hdl.parts.pll.Pll`.
     has_error : bool
         Whether the board has a light for errors.
     inverted : collection of str
@@ -73,9 +71,6 @@ class TopBoard(wiring.Component):
     def elaborate(self, platform) -> Module:
         m = Module()
         m.domains.sync = ClockDomain(local=True)
-        if "clock_double" in self.pll.signature.members:
-            m.domains += ClockDomain(DOUBLE, local=True, reset_less=True)
-            m.d.comb += ClockSignal(DOUBLE).eq(self.pll.clock_double)
         m.submodules.pll = self.pll
         m.submodules.reset = ResetSynchronizer(~self.pll.locked, stages=RESET_CYCLES)
         m.submodules.core = self.core

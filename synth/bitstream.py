@@ -10,7 +10,6 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from ..boards import Board
-from ..hdl.parts.pipeline import Platform
 from ..hdl.parts.pll import Pll
 from ..hdl.top_board import TopBoard
 from . import flow, tools
@@ -62,12 +61,11 @@ def board_device(board: Board) -> Device:
     )
 
 
-def top_of(board: Board, core: wiring.Component, *, is_pumped: bool = False) -> TopBoard:
-    """Create the board's top with ``core`` in it, which has a serial port; with two clocks, if its array
-    ``is_pumped``."""
+def top_of(board: Board, core: wiring.Component) -> TopBoard:
+    """Create the board's top with ``core`` in it, which has a serial port."""
     return TopBoard(
         core,
-        Pll(board.oscillator_hz, board.core_hz, is_doubled=is_pumped),
+        Pll(board.oscillator_hz, board.core_hz),
         has_error=board.error is not None,
         inverted=[name for name, pin in board.pins.items() if pin.is_inverted],
         held=[held.level for held in board.held],
@@ -81,7 +79,6 @@ def build(
     folder: Path,
     seeds: Sequence[int],
     progress: Callable[[str], None] = lambda text: None,
-    is_pumped: bool = False,
 ) -> Built:
     """Build a bitstream; place and route runs with one seed after the other until the board's clock is met.
 
@@ -96,8 +93,6 @@ def build(
         The seeds to try, in this order.
     progress : callable
         Called with each step that begins.
-    is_pumped : bool
-        Whether multipliers of the core's array work twice a cycle (:mod:`.flow`).
 
     Raises
     ------
@@ -113,13 +108,12 @@ def build(
     device = board_device(board)
     family = family_of(device)
     tools.check_tools(family.tools)
-    platform = Platform(primitives=family.primitives(device), is_pumped=is_pumped)
-    flow.map_design(top_of(board, core, is_pumped=is_pumped), folder, device, progress, platform=platform)
+    flow.map_design(top_of(board, core), folder, device, progress)
     constraints = family.board_constraints(board, margin=MARGIN)
     placements: list[Placement] = []
     for seed in seeds:
         progress(f"floorplan, place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")
-        placed = family.place(folder, device, seed, constraints=constraints, platform=platform)
+        placed = family.place(folder, device, seed, constraints=constraints)
         placements.append(placed)
         if placed.fmax_mhz >= device.fmax_mhz:
             return Built(board, device, tuple(placements), family.pack(folder, device, progress))

@@ -19,17 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "AREAS",
-    "CLOCKS",
-    "BlockSite",
-    "Pool",
-    "by_clock",
-    "floorplan",
-    "path_delays",
-    "spread",
-    "start_of",
-]
+__all__ = ["AREAS", "BlockSite", "floorplan", "path_delays", "spread"]
 
 
 # Spreading of cells, before anything is placed.
@@ -103,7 +93,7 @@ def _stretched(positions: Array, low: Array, high: Array) -> Array:
 # ends are not known yet.
 
 #: Ports of clocks, whose nets have wires of their own.
-CLOCKS = frozenset({"CLK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3", "WCK"})
+_CLOCKS = frozenset({"CLK", "CLKA", "CLKB", "CLK0", "CLK1", "CLK2", "CLK3", "WCK"})
 
 #: Delays in ns: of a wire, of the start of a path, and of logic, by type of cell.
 _WIRE = 0.9
@@ -142,8 +132,8 @@ def path_delays(cells: Mapping[str, Cell]) -> dict[int, float]:
         for port, direction in cell.get("port_directions", {}).items():
             for bit in _bits(cell, port):
                 if direction == "output" and bit not in driven:
-                    arrival[bit] = start_of(cell)
-                elif direction == "input" and port not in CLOCKS:
+                    arrival[bit] = _start_of(cell)
+                elif direction == "input" and port not in _CLOCKS:
                     setup[bit] = max(setup.get(bit, 0.0), _SETUP.get(port, 0.0))
 
     def wire(net: int) -> float:
@@ -170,7 +160,7 @@ def _bits(cell: Cell, port: str) -> list[int]:
     return [bit for bit in cell["connections"].get(port, ()) if isinstance(bit, int)]
 
 
-def start_of(cell: Cell) -> float:
+def _start_of(cell: Cell) -> float:
     """Return the delay at the output of a register, or of a block with or without one."""
     parameters = cell.get("parameters", {})
     if cell["type"] == "DP16KD":
@@ -198,92 +188,22 @@ def _arcs(cell: Cell) -> Iterator[tuple[int, int, float]]:
                 yield from ((source, target, delay) for source in _bits(cell, port) for target in _bits(cell, output))
 
 
-# Sites by clock: multipliers of a group share wires for clocks, and nextpnr treats every path through one of them as
-# one of the first of these clocks.
+# Plans: the sites of blocks.
 
 
 class BlockSite(NamedTuple):
-    """A place for a block: nextpnr's name, column and row, and the group with which it shares clocks, if there is
-    one."""
+    """A place for a block: nextpnr's name, column and row."""
 
     bel: str
     x: int
     y: int
-    group: str = ""
 
 
-class Pool(NamedTuple):
+class _Pool(NamedTuple):
     """Blocks that may exchange their sites, and all their possible sites."""
 
     blocks: list[int]
     sites: Sequence[BlockSite]
-
-
-def by_clock(pools: Sequence[Pool], cells: Sequence[Mapping[str, Any]], plan: Sequence[BlockSite]) -> list[Pool]:
-    """Divide pools whose blocks have several clocks: each clock gets whole groups of sites.
-
-    Parameters
-    ----------
-    pools : sequence of Pool
-    cells : sequence
-        The blocks, as ``write_json`` of Yosys writes them.
-    plan : sequence of BlockSite
-        The site of each block: a clock gets the groups in which it has the most blocks.
-
-    Raises
-    ------
-    ValueError
-        If there are too few groups.
-    """
-    return [part for pool in pools for part in _divided(pool, cells, plan)]
-
-
-def _divided(pool: Pool, cells: Sequence[Mapping[str, Any]], plan: Sequence[BlockSite]) -> Iterator[Pool]:
-    clocks = {block: _clocks(cells[block]) for block in pool.blocks}
-    # The clocks are in order of their blocks; the one with the most takes the rest. Blocks without a clock are
-    # anywhere.
-    ordered = [own for own, _ in reversed(Counter(filter(None, clocks.values())).most_common())]
-    if len(ordered) < 2 or not all(site.group for site in pool.sites):
-        yield pool
-        return
-    groups: dict[str, list[BlockSite]] = {}
-    for site in pool.sites:
-        groups.setdefault(site.group, []).append(site)
-    for clock in ordered[:-1]:
-        blocks = [block for block in pool.blocks if clocks[block] == clock]
-        here = Counter(plan[block].group for block in blocks)
-        others = Counter(plan[block].group for block in pool.blocks if clocks[block] != clock)
-        sites: list[BlockSite] = []
-        for group in sorted(groups, key=lambda group: others[group] - here[group]):
-            if len(sites) < len(blocks):
-                sites += groups.pop(group)
-        yield _checked(blocks, sites)
-    rest = [block for block in pool.blocks if clocks[block] in ("", ordered[-1])]
-    yield _checked(rest, [site for group in groups.values() for site in group])
-
-
-def _checked(blocks: list[int], sites: list[BlockSite]) -> Pool:
-    if len(blocks) > len(sites):
-        raise ValueError(
-            f"multipliers of one clock must be at most {len(sites)}, not {len(blocks)}: others of their groups have "
-            "another clock; choose fewer lanes of the requantiser, or a larger device"
-        )
-    return Pool(blocks, sites)
-
-
-def _clocks(cell: Mapping[str, Any]) -> str:
-    """Return the nets of a block's clocks."""
-    return " ".join(
-        sorted(
-            {
-                str(bit)
-                for port, bits in cell["connections"].items()
-                if port in CLOCKS
-                for bit in bits
-                if isinstance(bit, int)
-            }
-        )
-    )
 
 
 #: Nets with more cells than this have no springs.
@@ -355,7 +275,7 @@ def floorplan(
         members = [number for number, name in enumerate(blocks) if kinds[cells[name]["type"]] == kind]
         if len(members) > len(of_kind):
             raise ValueError(f"the design has {len(members)} {kind}, the device {len(of_kind)}")
-        pools.append(Pool(members, of_kind))
+        pools.append(_Pool(members, of_kind))
     if len(blocks) < 2:
         return 0
     others = [name for name, cell in cells.items() if cell["type"] not in kinds]
@@ -363,16 +283,15 @@ def floorplan(
     laplacian = _laplacian(_nets(cells, [*blocks, *others]), path_delays(cells), len(cells))
     groups = _merged(laplacian, len(blocks), merges)
 
-    def plan(springs: _Springs, pools: Sequence[Pool]) -> list[BlockSite]:
+    def plan(springs: _Springs) -> list[BlockSite]:
         return _Annealing(springs, pools, np.random.default_rng(seed)).run(proposals)
 
     crowded = _eliminated(laplacian, groups, len(blocks))
-    first = plan(crowded, pools)
+    first = plan(crowded)
     places = np.array([(site.x, site.y) for site in first], dtype=float)
     room = spread((crowded.follows @ places)[groups[len(blocks) : len(cells)] - len(blocks)], sizes, tiles)
     pulled = np.flatnonzero(sizes)
-    pools = by_clock(pools, [cells[name] for name in blocks], first)
-    chosen = plan(_eliminated(laplacian, groups, len(blocks), pulled, room[pulled]), pools)
+    chosen = plan(_eliminated(laplacian, groups, len(blocks), pulled, room[pulled]))
     for name, site in zip(blocks, chosen, strict=True):
         cells[name].setdefault("attributes", {})["BEL"] = site.bel
     return len(blocks)
@@ -384,7 +303,7 @@ def _nets(cells: dict[str, Any], ordered: list[str]) -> dict[int, list[int]]:
     nets: dict[int, set[int]] = defaultdict(set)
     for name, cell in cells.items():
         for port, bits in cell["connections"].items():
-            if port not in CLOCKS:
+            if port not in _CLOCKS:
                 for bit in bits:
                     if isinstance(bit, int):
                         nets[bit].add(position[name])
@@ -493,7 +412,7 @@ class _Annealing:
     def __init__(
         self,
         springs: _Springs,
-        pools: Sequence[Pool],
+        pools: Sequence[_Pool],
         rng: np.random.Generator,
     ):
         self.springs, self.pull, self.rng = springs.between, springs.pull, rng

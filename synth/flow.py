@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..golden.config import Config
-from ..hdl.parts.pipeline import GENERIC, Platform
+from ..hdl.parts.pipeline import Platform
 from ..hdl.parts.verilog import to_verilog
 from ..hdl.top_axi import TopAxi
 from .device import Device
@@ -23,11 +22,7 @@ from .families import DEVICES, family_of
 from .report import Placement, Report
 from .tools import check_tools
 
-__all__ = [
-    "Harness",
-    "is_pumped",
-    "multipliers",
-]
+__all__ = ["Harness"]
 
 
 # A harness that gives any component four pins, so that place and route needs no package with thousands of pins.
@@ -127,23 +122,6 @@ def check_fit(netlist: dict[str, Any], device: Device) -> None:
         raise ValueError(f"{device.name}: {'; '.join(lacking)}; choose a smaller configuration, or a larger device")
 
 
-# Double-pumped multipliers, where a device has too few blocks.
-
-
-def multipliers(config: Config) -> int:
-    """Count the multipliers of an accelerator: those of the array, engines' own, and one for each lane of the
-    requantiser."""
-    array = config.array
-    own = sum(engine.own_columns(array) for engine in config.engines.values())
-    return config.cores * (array.lanes * (array.columns + own) + array.requant_lanes)
-
-
-def is_pumped(config: Config, device: Device) -> bool:
-    """Return whether multipliers of the array have to work for two columns each, because the device has too few
-    blocks."""
-    return config.array.columns > 1 and multipliers(config) > device.dsp
-
-
 Progress = Callable[[str], None]
 
 SEEDS = (1, 2, 3)
@@ -162,7 +140,7 @@ def synthesise(
 ) -> Report:
     """Synthesise, place and route the whole core with its AXI ports; for the rest, see :func:`synthesise_component`."""
     # This is before the core is created: Amaranth warns of a component that is never elaborated.
-    target = _checked(device, speed, mhz, seeds)
+    _checked(device, speed, mhz, seeds)
     return synthesise_component(
         TopAxi(config),
         name="core",
@@ -173,7 +151,6 @@ def synthesise(
         seeds=seeds,
         jobs=jobs,
         progress=progress,
-        platform=Platform(is_pumped=is_pumped(config, target)),
     )
 
 
@@ -188,7 +165,6 @@ def synthesise_component(
     seeds: Sequence[int] = SEEDS,
     jobs: int = 1,
     progress: Progress = lambda text: None,
-    platform: Platform = GENERIC,
 ) -> Report:
     """Synthesise, place and route a component inside a :class:`Harness`.
 
@@ -211,8 +187,6 @@ def synthesise_component(
         Parallel runs of place and route; each takes about 1 GB.
     progress : callable
         Called with each step that begins, from several threads if ``jobs`` is above 1.
-    platform : Platform
-        The target for which the component is elaborated; its primitives are those of the device.
 
     Returns
     -------
@@ -228,19 +202,16 @@ def synthesise_component(
         If nextpnr's report is not as expected.
     """
     target = _checked(device, speed, mhz, seeds)
-    platform = dataclasses.replace(platform, primitives=family_of(target).primitives(target))
     folder.mkdir(parents=True, exist_ok=True)
     harness = Harness(dut)
-    map_design(harness, folder, target, progress, platform=platform)
-    placements = _place(folder, target, seeds, jobs, progress, platform)
+    map_design(harness, folder, target, progress)
+    placements = _place(folder, target, seeds, jobs, progress)
     return Report(name=name, device=target, harness_ff=harness.flip_flops, placements=placements)
 
 
-def _place(
-    folder: Path, target: Device, seeds: Sequence[int], jobs: int, progress: Progress, platform: Platform
-) -> tuple[Placement, ...]:
+def _place(folder: Path, target: Device, seeds: Sequence[int], jobs: int, progress: Progress) -> tuple[Placement, ...]:
     family = family_of(target)
-    constraints = family.harness_constraints(target, platform)
+    constraints = family.harness_constraints(target)
 
     def place(seed: int) -> Placement:
         progress(f"floorplan, place and route, seed {seed}")
@@ -250,7 +221,6 @@ def _place(
             seed,
             constraints=constraints,
             is_harness=True,
-            platform=platform,
             is_cancelled=over.is_set,
         )
 
@@ -263,17 +233,13 @@ def _place(
             over.set()
 
 
-def map_design(
-    design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
-) -> None:
+def map_design(design: wiring.Component, folder: Path, target: Device, progress: Progress) -> None:
     """Write the netlist of :func:`map_cells`: ``top.json`` in ``folder``."""
-    mapped = map_cells(design, folder, target, progress, platform=platform)
+    mapped = map_cells(design, folder, target, progress)
     (folder / "top.json").write_text(json.dumps(mapped))
 
 
-def map_cells(
-    design: wiring.Component, folder: Path, target: Device, progress: Progress, *, platform: Platform = GENERIC
-) -> dict[str, Any]:
+def map_cells(design: wiring.Component, folder: Path, target: Device, progress: Progress) -> dict[str, Any]:
     """Return the netlist of the device's cells, as ``write_json`` of Yosys writes it.
 
     Raises
@@ -284,9 +250,11 @@ def map_cells(
         If a tool fails.
     """
     progress("elaborate")
+    family = family_of(target)
+    platform = Platform(primitives=family.primitives(target))
     (folder / "top.v").write_text(to_verilog(design, name="top", platform=platform))
     progress("synthesise")
-    mapped = family_of(target).map_cells(folder, platform)
+    mapped = family.map_cells(folder)
     check_fit(mapped, target)
     return mapped
 

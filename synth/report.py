@@ -7,13 +7,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from ..hdl.parts.device import DOUBLE, HALF_CYCLE
 from .device import Device
-
-#: The clock in MHz of a cycle of a nanosecond.
-_NS = 1000.0
 
 
 class ReportError(RuntimeError):
@@ -39,11 +34,6 @@ class CriticalPath:
     logic_ns: float
     routing_ns: float
     levels: int
-
-    @property
-    def delay_ns(self) -> float:
-        """The whole delay."""
-        return self.logic_ns + self.routing_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,45 +152,16 @@ def read_placement(path: Path, *, seed: int, cells: Mapping[str, Mapping[str, in
         plain = json.loads(path.read_text())
         taken = plain["utilization"]
         used = {name: sum(taken[cell]["used"] * many for cell, many in each.items()) for name, each in cells.items()}
-        found = [(entry, _read_path(entry["path"])) for entry in plain["critical_paths"] if _is_clocked(entry)]
-        clocks = [clock["achieved"] * _cycles(name, name) for name, clock in plain["fmax"].items()]
-        crossings = [
-            _NS / path.delay_ns * _cycles(entry["from"], entry["to"])
-            for entry, path in found
-            if entry["from"] != entry["to"]
-        ]
-        crossings += [_NS / delay_ns / 2 for delay_ns in _half_cycles(plain)]
-        _, slowest = max(found, key=lambda one: one[1].delay_ns / _cycles(one[0]["from"], one[0]["to"]))
+        fmax_mhz = min(clock["achieved"] for clock in plain["fmax"].values())
+        paths = [_read_path(entry["path"]) for entry in plain["critical_paths"] if _is_clocked(entry)]
+        slowest = max(paths, key=lambda path: path.logic_ns + path.routing_ns)
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise ReportError(f"{path} must be a report of nextpnr: {error!r}; see the log beside it") from error
-    return Placement(seed=seed, fmax_mhz=min(clocks + crossings), critical=slowest, **used)
+    return Placement(seed=seed, fmax_mhz=fmax_mhz, critical=slowest, **used)
 
 
 def _is_clocked(entry: Mapping[str, str]) -> bool:
-    return entry["from"].startswith("posedge") and entry["to"].startswith("posedge")
-
-
-def _cycles(clock: str, other: str) -> float:
-    """Return the cycles of `sync` that a path has from an edge of the first clock to one of the other one; see
-    :class:`~lutterfly.hdl.parts.device.PumpedMultipliers`."""
-    return 0.5 if DOUBLE in clock and DOUBLE in other else 1.0
-
-
-def _half_cycles(plain: Mapping[str, Any]) -> list[float]:
-    """Return the delays in ns of paths from one clock to the other that still have half a cycle of `sync`."""
-    clocks = {end for entry in plain["critical_paths"] for end in (entry["from"], entry["to"]) if DOUBLE in end}
-    if not clocks:
-        return []
-    found = [
-        max(end["delay"])
-        for net in plain["detailed_net_timings"]
-        if net["net"].endswith(HALF_CYCLE) and net["event"] in clocks
-        for end in net["endpoints"]
-        if end["event"] not in clocks
-    ]
-    if not found:
-        raise ValueError(f"no net {HALF_CYCLE}, which tells the faster clock whose turn it is")
-    return found
+    return entry["from"].startswith("posedge") and entry["from"] == entry["to"]
 
 
 def _read_path(steps: Sequence[Mapping]) -> CriticalPath:

@@ -22,7 +22,6 @@ from urllib.request import url2pathname
 __all__ = [
     "TIME_LIMIT_S",
     "FlowError",
-    "TooLongError",
     "check_tools",
     "run_module",
     "run_tool",
@@ -183,10 +182,6 @@ class FlowError(RuntimeError):
     """A tool is missing or has failed; the message names it and its log."""
 
 
-class TooLongError(FlowError):
-    """A tool has not ended in time."""
-
-
 def check_tools(more: Iterable[str] = ()) -> None:
     """Raise a FlowError, with the command that installs them, unless all tools are installed, ``more`` too."""
     lacking = [
@@ -214,9 +209,8 @@ def run_tool(
     Raises
     ------
     FlowError
-        If it fails, with the end of its output.
-    TooLongError
-        If it does not end in time, or ``should_stop``, which is called every second, returns True.
+        If it fails, with the end of its output; or if it does not end in time, or ``should_stop``, which is called
+        every second, returns True.
     """
     start = _Start(tool, function or tool.replace("yowasp", "run", 1))
     compiled, seen = _compiled(start), f"; see {folder / log}" if log else ""
@@ -324,7 +318,7 @@ def _ended(command: list[str], *, shown: str, seen: str, time_limit_s: float, **
         return run(command, time_limit_s=time_limit_s, **options)
     except (subprocess.TimeoutExpired, VainError) as error:
         limit = f" within {time_limit_s:g} s" if isinstance(error, subprocess.TimeoutExpired) else ""
-        raise TooLongError(
+        raise FlowError(
             f"{shown} must end{limit}, and does not{seen}: a router may never end that is told to reach a clock "
             "which is out of reach"
         ) from None

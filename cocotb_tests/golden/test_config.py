@@ -68,7 +68,6 @@ def test_hash_does_not_change_unnoticed() -> None:
     assert {name: config.hash for name, config in PRESETS.items()} == {
         "tiny": 3999153625,
         "ecp5-85k": 2663048543,
-        "ecp5-85k-256": 612279155,
         "large": 1424373927,
         "ecp5-85k-on-chip": 3987355154,
         "ecp5-45k-on-chip": 2448217671,

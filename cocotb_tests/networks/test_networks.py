@@ -34,8 +34,8 @@ NETWORKS = ("ad", "ic", "kws", "vww")
 FORMS = ("qop", "qdq")
 #: Cycles of an inference on `ecp5-85k` from start to interrupt, at most.
 BOUNDS = {"ad": 3_000, "ic": 122_800, "kws": 31_600, "vww": 102_400}
-#: Twice the columns, several rows of depthwise layers at once, a wider bus: what the block RAMs of an ECP5-85F hold.
-SQUARE = PRESETS["ecp5-85k-256"]
+#: Twice the columns, several rows of depthwise layers at once, a wider bus.
+SQUARE = PRESETS["gw5a-138"]
 #: And two results of three taps by four products.
 SQUARE_PAIRS = dataclasses.replace(SQUARE, engines=SQUARE.engines.having(WINOGRAD, WinogradConfig()))
 #: As many requantisers as columns, five rows of depthwise layers at once, a butterfly, all commands resident.

@@ -39,7 +39,7 @@ ORDER = {
     " integration transports experimental backend session report transfer command",
     "host/compiler": "lower rewrite layout schedule clock cluster",
     "host/frontend": "functions lowering qonnx",
-    "synth": "netlist mapped placed",
+    "synth": "netlist mapped",
     "train": "layers channels preparing schedules exporting",
 }
 #: The extras that the modules of each folder may need beyond the dependencies.

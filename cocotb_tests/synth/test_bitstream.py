@@ -5,17 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from pathlib import Path
 
 import pytest
-from amaranth.hdl import Module, Signal
 
 from cocotb_tests.support.tiers import needs_tools
 from cocotb_tests.support.toys.toy_components import Echo
 from lutterfly.boards import BOARDS
-from lutterfly.hdl.engines.multipliers import connect_pumped
-from lutterfly.hdl.parts.device import MultiplierBank
 from lutterfly.synth import bitstream, tools
 from lutterfly.synth.families import DEVICES, FAMILIES, ecp5
 from lutterfly.synth.flow import check_fit
@@ -48,35 +44,6 @@ def test_a_design_becomes_the_bitstream_of_a_board(name: str, tmp_path: Path) ->
     log = (tmp_path / "nextpnr-7.log").read_text()
     assert all(f"pin '{port}$tr_io' constrained to Bel" in log for port in board.pins)
     assert f"Derived frequency constraint of {board.core_mhz * bitstream.MARGIN:.1f} MHz" in log
-
-
-class Squares(Echo):
-    """Its lights are also those of two products, of one multiplier that works twice a cycle."""
-
-    def elaborate(self, platform) -> Module:
-        m, count = super().elaborate(platform), Signal(8)
-        banks = [MultiplierBank(1, a_width=8, b_width=8).create() for _ in range(2)]
-        connect_pumped(m, [(banks[0], banks[1])])
-        m.d.sync += count.eq(count + self.rx)
-        for bank in banks:
-            m.d.sync += [bank.a[0].eq(count), bank.b[0].eq(count ^ 0x55)]
-        m.d.comb += self.busy.eq(banks[0].products[0].xor() ^ banks[1].products[0].xor())
-        return m
-
-
-@pytest.mark.regress
-@needs_tools
-def test_a_design_with_two_clocks_becomes_a_bitstream(tmp_path: Path) -> None:
-    """It is placed, refined and routed, with the board's pins in each run."""
-    board = BOARDS[QUICK]
-    built = bitstream.build(Squares(), board, folder=tmp_path, seeds=(1,), is_pumped=True)
-    assert built.is_met
-    assert built.best.dsp == 1
-    pins = [f"pin '{port}$tr_io' constrained to Bel" for port in board.pins]
-    assert all(pin in (tmp_path / "nextpnr-place-1.log").read_text() for pin in pins)
-    clocks = re.findall(r'FREQUENCY NET "(.+)" ([\d.]+) MHZ;', (tmp_path / "clocks-1.lpf").read_text())
-    assert sorted(float(mhz) for _, mhz in clocks) == pytest.approx([x * (board.core_mhz + 1.2) for x in (1, 2)], 1e-3)
-    assert (tmp_path / "again.bit").read_bytes() == built.data
 
 
 @needs_tools

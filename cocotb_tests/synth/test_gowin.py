@@ -164,9 +164,7 @@ class Products(wiring.Component):
 @needs_gowin
 def test_registers_share_inverted_enables_and_resets(tmp_path: Path) -> None:
     """ABC alone gives each its own inverter, and place and route a pair of flip-flops to each."""
-    netlist = flow.map_cells(
-        bitstream.top_of(BOARD, Products()), tmp_path, DEVICE, lambda text: None, platform=PLATFORM
-    )
+    netlist = flow.map_cells(bitstream.top_of(BOARD, Products()), tmp_path, DEVICE, lambda text: None)
     cells = netlist["modules"]["top"]["cells"].values()
     controls = {
         tuple(cell["connections"].get(port, [""])[0] for port in ("CE", "SET", "RESET"))

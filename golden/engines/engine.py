@@ -29,11 +29,6 @@ class EngineConfig:
             If it does not; the message names the field, the constraint and the value.
         """
 
-    def own_columns(self, array: ArrayConfig) -> int:
-        """Return the number of columns of multipliers, ``array.lanes`` each, that the engine adds to those of the
-        array."""
-        return 0
-
     def row_columns(self, array: ArrayConfig) -> int:
         """Return the columns in a row of the array's floorplan that the engine asks for; by default, all columns are
         one row."""

@@ -69,16 +69,3 @@ class Floorplan:
     def before(self, column: int) -> int:
         """Return the column from which a word hops to this one, which is not the first."""
         return column - (1 if column < self.row_columns else self.row_columns)
-
-    @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Pairs of neighbouring columns that share hardware, the column whose words come first in front. With
-        several rows the two are from two rows, so that a pair's words and sums all go to the same pairs."""
-        columns, of_row = self.columns, self.row_columns
-        pairs: list[tuple[int, int]] = []
-        alone: list[int] = []
-        for first in range(0, columns, 2 * of_row):
-            upper, lower = (range(begin, min(begin + of_row, columns)) for begin in (first, first + of_row))
-            pairs += zip(upper, lower, strict=False)
-            alone += upper[len(lower) :]
-        return (*pairs, *zip(alone[::2], alone[1::2], strict=True))

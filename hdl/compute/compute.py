@@ -17,7 +17,7 @@ from ...golden.memories import LocalMemory
 from ..dma.chunks import local_write_layout
 from ..engines import COMPONENTS
 from ..engines.engine import EngineComponent, component_name, take_fields
-from ..engines.multipliers import ahead_columns, connect_multipliers
+from ..engines.multipliers import connect_multipliers
 from ..memories.feature_memory import FETCH_LATENCY, WRITE_LATENCY, FeatureMemory, feature_write_layout
 from ..memories.weight_memory import WeightMemory
 from ..parts.device import RAM_LATENCY
@@ -134,8 +134,7 @@ class ComputeUnit(wiring.Component):
         )
         m.submodules.feature_memory = features = FeatureMemory(self.config)
         times = {component_name(one): one.weight_times for one in engines if one.weight_times is not None}
-        weights = WeightMemory(self.config, ahead=ahead_columns(self.config, platform), times=times)
-        m.submodules.weight_memory = weights
+        m.submodules.weight_memory = weights = WeightMemory(self.config, times=times)
         m.submodules.results = results = Results(self.config)
         m.submodules.epilogues = epilogues = Epilogues(self.config, [kind for one in engines for kind in one.epilogues])
         m.submodules.write_back = write_back = WriteBack(self.config)

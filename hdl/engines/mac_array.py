@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from amaranth.hdl import Cat, Module, Mux, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
 from ...golden.config import Config
 from ...golden.engines.floorplan import ArrayWaits, Floorplan
-from ..parts.pipeline import Assertions, delay, platform_of
+from ..parts.pipeline import Assertions, delay
 from .engine import EngineComponent, engine_members, step_layout
 from .mac_column import MacColumn
-from .multipliers import ahead_columns, borrowed_columns, connect_pumped
+from .multipliers import borrowed_columns
 from .stage import ArrayStage, LaneResults
 from .stages import stages_of
 
@@ -41,8 +41,6 @@ class ColumnHop(wiring.Component):
     -------
     step : In(step), word : In(word_bits)
     next_step : Out(step), next_word : Out(word_bits)
-    coming_word : Out(word_bits)
-        The value of ``next_word`` a cycle later.
     """
 
     def __init__(self, *, word_bits: int, step: data.StructLayout, column: int, stages: Sequence[ArrayStage] = ()):
@@ -55,7 +53,6 @@ class ColumnHop(wiring.Component):
                 "word": In(word_bits),
                 "next_step": Out(step),
                 "next_word": Out(word_bits),
-                "coming_word": Out(word_bits),
             }
         )
 
@@ -64,9 +61,11 @@ class ColumnHop(wiring.Component):
         word = self.word
         for stage in self.stages:
             word = stage.hop(m, self.column, self.step, word)
+        # Proofs look at the word before its register.
+        coming_word = Signal(self.word_bits)
         m.d.comb += [
             self.next_step.eq(delay(m, self.step, 1, name="step")),
-            self.coming_word.eq(word),
+            coming_word.eq(word),
             self.next_word.eq(delay(m, word, 1, name="word")),
         ]
         return m
@@ -100,7 +99,7 @@ class MacArray(EngineComponent):
         stage gives results of lanes.
     weights : In(columns x lanes x signed(8))
         Column j's come as late as their activation word (:attr:`~lutterfly.golden.engines.floorplan.Floorplan.hops`),
-        or by ``weight_times``; those of :func:`.multipliers.ahead_columns` a cycle before.
+        or by ``weight_times``.
 
     Raises
     ------
@@ -164,11 +163,10 @@ class MacArray(EngineComponent):
     def elaborate(self, platform) -> Module:
         m = Module()
         step, word, first_word = self._elaborate_entry(m, platform)
-        is_pumped, ahead = platform_of(platform).is_pumped and self.columns > 1, ahead_columns(self.config, platform)
         steps, words = [step], [word]
         columns: list[MacColumn] = []
         for index in range(self.columns):
-            own_word, is_ahead = first_word, index in ahead
+            own_word = first_word
             if index:
                 before = self.floorplan.before(index)
                 m.submodules[f"hop_{index}"] = hop = ColumnHop(
@@ -177,14 +175,9 @@ class MacArray(EngineComponent):
                 m.d.comb += [hop.step.eq(steps[before]), hop.word.eq(words[before])]
                 steps.append(hop.next_step)
                 words.append(hop.next_word)
-                own_word = hop.coming_word if is_ahead else hop.next_word
+                own_word = hop.next_word
             m.submodules[f"column_{index}"] = column = MacColumn(
-                lanes=self.lanes,
-                step=step.shape(),
-                index=index,
-                stages=self.stages,
-                is_pumped=is_pumped,
-                is_ahead=is_ahead,
+                lanes=self.lanes, step=step.shape(), index=index, stages=self.stages
             )
             for stage in self.stages:
                 stage.connect(m, platform, self, column)
@@ -194,10 +187,6 @@ class MacArray(EngineComponent):
                 column.weights.eq(self.weights[index]),
             ]
             columns.append(column)
-        if is_pumped:
-            # The first columns are borrowed; they take the second turn, which has a cycle to choose between lender and
-            # borrower.
-            connect_pumped(m, [(columns[later].bank, columns[first].bank) for first, later in self.floorplan.pairs])
         self._elaborate_results(m, platform, steps, columns)
         return m
 

@@ -9,7 +9,7 @@ from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 
-from ..parts.device import DOUBLE, Multiplier, MultiplierBank
+from ..parts.device import Multiplier
 from ..parts.pipeline import delay
 from .engine import ACCUMULATOR_BITS
 from .stage import PRODUCT_BITS, ArrayStage, Total, column_latency
@@ -34,11 +34,6 @@ class MacColumn(wiring.Component):
         Layout of the array's steps, behind the stages' words.
     stages : sequence of ArrayStage
         Stages of the array, in order.
-    is_pumped : bool
-        Whether the multipliers are outside, shared with another column.
-    is_ahead : bool
-        Whether words, weights and the stages' control signals for them come a cycle earlier, and the factors pass
-        registers of the faster clock: for the first turn of :class:`~lutterfly.hdl.parts.device.PumpedMultipliers`.
 
     Members
     -------
@@ -48,7 +43,6 @@ class MacColumn(wiring.Component):
         They come before ``word`` by as many cycles as the stages take for weights.
     products : Out(lanes x signed(16))
         ``MULTIPLIER_LATENCY`` cycles after ``word``.
-    bank : Out(MultiplierBank), if ``is_pumped``
     fired : Out(1)
         ``total`` is a result.
     total : Out(signed(32))
@@ -57,18 +51,8 @@ class MacColumn(wiring.Component):
     The members of the stages (:meth:`.stage.ArrayStage.column_members`) come in addition.
     """
 
-    def __init__(
-        self,
-        *,
-        lanes: int,
-        step: data.StructLayout,
-        index: int = 0,
-        stages: Sequence[ArrayStage] = (),
-        is_pumped: bool = False,
-        is_ahead: bool = False,
-    ):
+    def __init__(self, *, lanes: int, step: data.StructLayout, index: int = 0, stages: Sequence[ArrayStage] = ()):
         self.lanes, self.index, self.stages = lanes, index, stages
-        self.is_pumped, self.is_ahead = is_pumped, is_ahead
         self.latency = column_latency(lanes)
         # A plain stage stands for the widths that every column has.
         kinds = (*stages, ArrayStage)
@@ -83,16 +67,8 @@ class MacColumn(wiring.Component):
                 "fired": Out(1),
                 "total": Out(signed(ACCUMULATOR_BITS)),
                 **{name: member for stage in stages for name, member in stage.column_members(index).items()},
-                **({"bank": Out(self._bank())} if is_pumped else {}),
             }
         )
-
-    def _bank(self) -> MultiplierBank:
-        """Return the interface to multipliers outside, whose factors are as wide as those of any stage."""
-        a_width, b_width = (
-            max(bits) for bits in zip(*(stage.factor_bits(self.index) for stage in self.stages), strict=True)
-        )
-        return MultiplierBank(self.lanes, a_width=a_width, b_width=b_width, is_early=self.is_ahead)
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -128,20 +104,9 @@ class MacColumn(wiring.Component):
         a = self.word.word_select(lane, self.word_bits).as_signed()
         for stage in self.stages:
             a, b = stage.factors(m, self, lane, a, b)
-        if self.is_ahead:
-            early_a, early_b = (
-                Signal.like(factor, name=f"early_{name}_{lane}", reset_less=True)
-                for name, factor in (("a", a), ("b", b))
-            )
-            m.d[DOUBLE] += [early_a.eq(a), early_b.eq(b)]
-            a, b = early_a, early_b
-        if self.is_pumped:
-            m.d.comb += [self.bank.a[lane].eq(a), self.bank.b[lane].eq(b)]
-            product = self.bank.products[lane]
-        else:
-            m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=len(b))
-            m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b)]
-            product = multiplier.product
+        m.submodules[f"multiplier_{lane}"] = multiplier = Multiplier(a_width=len(a), b_width=len(b))
+        m.d.comb += [multiplier.a.eq(a), multiplier.b.eq(b)]
+        product = multiplier.product
         m.d.comb += self.products[lane].eq(product)
         for stage in self.stages:
             stage.product(m, self, lane, product)

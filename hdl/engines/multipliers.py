@@ -1,5 +1,4 @@
-"""The array's multipliers, shared: with other engines, which borrow them, and between two columns at twice the
-clock."""
+"""The array's multipliers, shared with other engines, which borrow them."""
 
 from __future__ import annotations
 
@@ -15,9 +14,8 @@ from amaranth.lib.wiring import In, Out
 from ...golden.config import Config
 from ...golden.elements import CODE_BITS, DIFFERENCE_BITS, NARROW_BITS
 from ...golden.engines import specification_of
-from ...golden.engines.floorplan import Floorplan
-from ..parts.device import DOUBLE, MultiplierColumns, PumpedMultipliers, Turn
-from ..parts.pipeline import Assertions, platform_of, spread
+from ..parts.device import MultiplierColumns
+from ..parts.pipeline import Assertions, spread
 from .engine import SELECT_LATENCY, EngineComponent
 from .stage import ArrayStage
 
@@ -28,12 +26,10 @@ if TYPE_CHECKING:
 __all__ = [
     "ColumnArbiter",
     "LoanStage",
-    "ahead_columns",
     "borrowed_columns",
     "borrowed_multipliers",
     "borrower_members",
     "connect_multipliers",
-    "connect_pumped",
     "lender_members",
     "weighed_columns",
 ]
@@ -48,14 +44,6 @@ def weighed_columns(config: Config) -> int:
     """Return the number of borrowed columns, the first ones, to which an engine may give weights of its own."""
     given = [specification_of(code) for code in config.engines]
     return max((one.borrowed_columns(config) for one in given if one.brings_weights), default=0)
-
-
-def ahead_columns(config: Config, platform: object) -> frozenset[int]:
-    """Return the columns whose words and weights come a cycle earlier, because registers of the faster clock take them:
-    of two that share multipliers the one that has the first turn, unless it is borrowed."""
-    if not platform_of(platform).is_pumped or config.array.columns == 1:
-        return frozenset()
-    return frozenset(later for _, later in Floorplan.of(config).pairs if later >= borrowed_columns(config))
 
 
 def borrowed_multipliers(columns: int, lanes: int, weighed: int = 0) -> MultiplierColumns:
@@ -136,14 +124,6 @@ class LoanStage(ArrayStage):
             checks.never(settled & reach, f"MAC array: words in column {index}, which is idle")
             checks.never(column.step.valid & lent, f"MAC array: factors in column {index}, which is not idle")
 
-    def factor_bits(self, column: int) -> tuple[int, int]:
-        """Return bits that are enough for a borrower's factors too."""
-        a_bits, b_bits = super().factor_bits(column)
-        return (
-            NARROW_BITS if column < self.columns else a_bits,
-            DIFFERENCE_BITS if column < self.weighed else b_bits,
-        )
-
     def column_members(self, column: int) -> dict[str, wiring.Member]:
         """Return the borrowers' port of a column."""
         return lender_members(int(column < self.columns), self.config.array.lanes, int(column < self.weighed))
@@ -155,12 +135,6 @@ class LoanStage(ArrayStage):
             a |= column.borrowed_multipliers.factors[0][lane]
         if column.index < self.weighed:
             b = Mux(column.borrowed_multipliers.weighs[lane], column.borrowed_multipliers.weights[0][lane], b)
-            if column.is_pumped:
-                # The choice has a look-up table and a cycle of its own: joined with the choice of the turn it would
-                # have five inputs, and nextpnr puts no register beside such a table.
-                weighed = Signal(b.shape(), name=f"weighed_{lane}", attrs={"keep": 1})
-                m.d.comb += weighed.eq(b)
-                b = weighed
         return a, b
 
     def product(self, m: Module, column: MacColumn, lane: int, product: Value) -> None:
@@ -246,22 +220,3 @@ def connect_multipliers(m: Module, engines: Sequence[EngineComponent], lanes: in
     for port, engine in zip(arbiter.borrowers, borrowers, strict=True):
         wiring.connect(m, engine.borrowed_multipliers, port)
     wiring.connect(m, arbiter.array, lender.borrowed_multipliers)
-
-
-def connect_pumped(m: Module, pairs: Sequence[tuple[wiring.PureInterface, wiring.PureInterface]]) -> None:
-    """Connect each pair of columns, given by their banks, with multipliers that work twice a cycle."""
-    m.submodules.turn = turn = Turn()
-    is_second = turn.is_second
-    for number, banks in enumerate(pairs):
-        m.submodules[f"pumped_{number}"] = pumped = PumpedMultipliers(tuple(bank.signature for bank in banks))
-        wiring.connect(m, banks[0], pumped.bank_0)
-        wiring.connect(m, banks[1], pumped.bank_1)
-        m.d.comb += pumped.is_second.eq(is_second)
-        is_second = pumped.next_is_second
-        # The turn travels to columns that may be far off in steps of half a cycle; after two of them it is the same
-        # column's turn. The registers begin with the values that they have in steady state, as all that inverts it
-        # does.
-        for step, first in enumerate((1, 0)):
-            later = Signal(name=f"turn_{number}_{step}", init=first, reset_less=True)
-            m.d[DOUBLE] += later.eq(is_second)
-            is_second = later

@@ -86,8 +86,8 @@ class ArrayStage:
         Whether its results are those of :meth:`lane_results`; its steps make no totals of columns then.
     delays : bool
         Whether a column may see other words than the first one while the flag is set.
-    word_bits, weight_bits, product_bits : int
-        Bits of a lane of a word, of a weight behind :meth:`weights`, and of their product.
+    word_bits, product_bits : int
+        Bits of a lane of a word, and of its product with a weight behind :meth:`weights`.
     """
 
     flag: ClassVar[str] = ""
@@ -96,7 +96,6 @@ class ArrayStage:
     gives_lanes: ClassVar[bool] = False
     delays: ClassVar[bool] = False
     word_bits: ClassVar[int] = CODE_BITS
-    weight_bits: ClassVar[int] = CODE_BITS
     product_bits: ClassVar[int] = PRODUCT_BITS
 
     def __init__(self, config: Config, engine: Engine | None = None):
@@ -139,10 +138,6 @@ class ArrayStage:
         raise NotImplementedError
 
     # A column.
-
-    def factor_bits(self, column: int) -> tuple[int, int]:
-        """Return the bits of both factors of a column's multipliers."""
-        return self.word_bits, self.weight_bits
 
     def column_members(self, column: int) -> dict[str, wiring.Member]:
         """Return further ports of a column."""

@@ -251,7 +251,6 @@ class WinogradStage(ArrayStage):
     flag: ClassVar = "winograd"
     waits: ClassVar = ArrayWaits(words=4, weights=1, totals=2)
     word_bits: ClassVar = WORD_BITS
-    weight_bits: ClassVar = WEIGHT_BITS
     product_bits: ClassVar = WORD_BITS + WEIGHT_BITS
 
     def words(
@@ -267,8 +266,7 @@ class WinogradStage(ArrayStage):
     def connect(self, m: Module, platform: object, array: MacArray, column: MacColumn) -> None:
         """Pass the control signals for weights from column to column."""
         own = array.pass_on(m, "control", column.index, None if column.index else self._control)
-        coming = array.passed("control", array.floorplan.before(column.index)) if column.is_ahead else own
-        m.d.comb += column.control.eq(coming)
+        m.d.comb += column.control.eq(own)
 
     def column_members(self, column: int) -> dict[str, wiring.Member]:
         return {"control": In(TAP_CONTROL)}

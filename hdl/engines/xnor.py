@@ -156,12 +156,9 @@ class XnorStage(ArrayStage):
     ) -> list[Value]:
         """Return products or twice the counts, joined by ``or``, as one of both is zero."""
         agreement = self._counter(m, platform, column)
-        word = column.word
-        if column.is_ahead:
-            word, weights = delay(m, word, 1, name="counted_word"), delay(m, weights, 1, name="counted_weights")
         lanes = range(column.lanes)
         m.d.comb += [
-            agreement.word.eq(Cat(word.word_select(lane, column.word_bits)[:8] for lane in lanes)),
+            agreement.word.eq(Cat(column.word.word_select(lane, column.word_bits)[:8] for lane in lanes)),
             agreement.weights.as_value().eq(Cat(weights[lane][:8] for lane in lanes)),
             agreement.uncounted.eq(column.uncounted),
         ]

@@ -120,15 +120,11 @@ class Platform:
         Whether the clock of unused parts is gated, for a fast simulation.
     primitives : Primitives
         Cells of a device family in place of generic bodies.
-    is_pumped : bool
-        Whether two columns of the multiplier array share the multipliers of one, which work twice a cycle
-        (:mod:`.device`), for a device that has too few. There is a second clock then.
     """
 
     is_asserted: bool = False
     sleeps: bool = False
     primitives: Primitives = NO_PRIMITIVES
-    is_pumped: bool = False
 
 
 GENERIC = Platform()

@@ -21,29 +21,23 @@ class Pll(wiring.Component):
     ----------
     input_hz, output_hz : int
         The oscillator's clock, and the one to make.
-    is_doubled : bool
-        Whether there is a second clock, which only a primitive can make.
 
     Members
     -------
     clock_in : In(1)
     clock_out : Out(1)
         Combinational from ``clock_in`` where there is no primitive.
-    clock_double : Out(1), if it ``is_doubled``
-        Twice as fast as ``clock_out``; every other rising edge is one of it.
     locked : Out(1)
         Whether ``clock_out`` is steady; changes at any time.
     """
 
-    def __init__(self, input_hz: int, output_hz: int, *, is_doubled: bool = False):
-        self.input_hz, self.output_hz, self.is_doubled = input_hz, output_hz, is_doubled
-        second = {"clock_double": Out(1)} if is_doubled else {}
-        super().__init__({"clock_in": In(1), "clock_out": Out(1), **second, "locked": Out(1)})
+    def __init__(self, input_hz: int, output_hz: int):
+        self.input_hz, self.output_hz = input_hz, output_hz
+        super().__init__({"clock_in": In(1), "clock_out": Out(1), "locked": Out(1)})
 
     def elaborate(self, platform) -> Module:
         """Build it; ValueError if the family's PLL cannot make the clock."""
         m = Module()
         if not platform_of(platform).primitives.pll(m, self):
-            assert not self.is_doubled, "wires do not make a faster clock"
             m.d.comb += [self.clock_out.eq(self.clock_in), self.locked.eq(1)]
         return m

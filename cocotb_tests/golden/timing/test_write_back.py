@@ -150,7 +150,7 @@ def test_a_command_waits_for_after_for_another_engine_and_for_bursts() -> None:
 def test_a_command_waits_for_the_chains_of_the_one_before_where_its_first_result_would_come_among_theirs(
     further: int,
 ) -> None:
-    config = PRESETS["ecp5-85k-256"]
+    config = PRESETS["gw5a-138"]
     chains = command(DEPTHWISE, steps=9, further=further)
     for steps in range(1, 8):
         ahead = lead(config, command(DEPTHWISE, steps=steps), chains, after=False)

@@ -10,10 +10,10 @@ import cocotb
 import numpy as np
 import onnxruntime
 import pytest
+from cocotb.clock import Clock
 from cocotb.triggers import FallingEdge, RisingEdge
 from onnx import TensorProto, helper, numpy_helper
 
-from cocotb_tests.support.benches.clocking import start_clocks
 from cocotb_tests.support.benches.streams import pack
 from cocotb_tests.support.networks.mixed.configurations import CONFIGS as MIXED
 from cocotb_tests.support.tiers import sweep
@@ -25,9 +25,8 @@ from lutterfly.golden.numerics.winograd import INPUTS, TAPS
 from lutterfly.golden.presets import PRESETS
 from lutterfly.hdl.engines.engine import SELECT_LATENCY
 from lutterfly.hdl.engines.mac_array import MacArray
-from lutterfly.hdl.engines.multipliers import ahead_columns, weighed_columns
+from lutterfly.hdl.engines.multipliers import weighed_columns
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
-from lutterfly.hdl.parts.pipeline import ASSERTED
 
 CONFIGS = {
     "tiny": PRESETS["tiny"],
@@ -36,24 +35,16 @@ CONFIGS = {
     "rows": MIXED["rows"],
     # Neighbouring results, and nothing else.
     "pairs": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, WINOGRAD)),
-    # Of both kinds of words, in columns that have them a cycle earlier.
+    # Of both kinds of words.
     "binary pairs": dataclasses.replace(PRESETS["tiny"], engines=EngineConfigs.of(MAC, XNOR, WINOGRAD)),
 }
-PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 
 
 @pytest.mark.regress
 @pytest.mark.verilator
 @pytest.mark.parametrize("name", sweep(CONFIGS, kept=("rows",)))
 def test_matches_golden(simulate, name: str) -> None:
-    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": ""})
-
-
-@pytest.mark.regress
-@pytest.mark.verilator
-@pytest.mark.parametrize("name", sweep(CONFIGS, kept=("binary pairs",)))
-def test_multipliers_that_work_twice_a_cycle_match_golden(simulate, name: str) -> None:
-    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name, "PUMPED": "1"}, platform=PUMPED)
+    simulate(MacArray(CONFIGS[name]), env={"CONFIG": name})
 
 
 class Bench:
@@ -70,11 +61,7 @@ class Bench:
         self.lanes, self.columns = array.lanes, array.columns
         self.engines, self.waits = config.engines, component.waits
         self.latency = component.latencies[MAC]
-        ahead = ahead_columns(config, PUMPED if os.environ["PUMPED"] else ASSERTED)
-        self.times = [
-            time - self.waits.weights - (column in ahead)
-            for column, time in enumerate(component.weight_times or component.hops)
-        ]
+        self.times = [time - self.waits.weights for time in component.weight_times or component.hops]
         self.late = [np.zeros((self.columns, self.lanes), np.int8)] * (max(self.times) + self.waits.weights + 1)
         self.results: list[np.ndarray] = []
         self.cycle = 0
@@ -87,7 +74,7 @@ class Bench:
             self.dut.borrowed_multipliers__factors.value = 0
         if self.weighed_columns:
             self.dut.borrowed_multipliers__weighs.value = 0
-        start_clocks(self.dut)
+        Clock(self.dut.clk, 10, unit="ns").start()
         self.dut.rst.value = 1
         # Registers that say what is selected are not reset.
         for _ in range(1 + SELECT_LATENCY):

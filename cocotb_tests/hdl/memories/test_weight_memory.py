@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 
 import cocotb
@@ -11,36 +10,16 @@ import numpy as np
 import pytest
 
 from cocotb_tests.support.benches.clocking import cycle, start
-from cocotb_tests.support.tiers import SWEPT_PRESETS, sweep
+from cocotb_tests.support.tiers import SWEPT_PRESETS
 from lutterfly.golden.engines.floorplan import Floorplan
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines.multipliers import ahead_columns
 from lutterfly.hdl.memories.weight_memory import WeightMemory
 from lutterfly.hdl.parts.device import RAM_LATENCY
-from lutterfly.hdl.parts.pipeline import ASSERTED
-
-PUMPED = dataclasses.replace(ASSERTED, is_pumped=True)
 
 
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
-@pytest.mark.parametrize("is_ahead", [False, True])
-def test_weight_memory(simulate, preset: str, is_ahead: bool) -> None:
-    config, ahead = PRESETS[preset], ahead_of(preset, is_ahead)
-    behind = max(column - hops + (column in ahead) for column, hops in enumerate(Floorplan.of(config).hops))
-    env = {"PRESET": preset, "BEHIND": str(behind), "AHEAD": "1" * is_ahead}
-    simulate(WeightMemory(config, ahead=ahead), env=env)
-
-
-@pytest.mark.parametrize("preset", sweep(["tiny", "ecp5-85k", "ecp5-85k-256"], kept=["tiny"]))
-@pytest.mark.parametrize("is_ahead", sweep([False, True], kept=[True]))
-def test_blocks_of_two_columns(simulate, preset: str, is_ahead: bool) -> None:
-    env = {"PRESET": preset, "BEHIND": "0", "AHEAD": "1" * is_ahead}
-    simulate(WeightMemory(PRESETS[preset], ahead=ahead_of(preset, is_ahead)), env=env, platform=PUMPED)
-
-
-def ahead_of(preset: str, is_ahead: bool) -> frozenset[int]:
-    """Columns that want their weights a cycle earlier, if any do."""
-    return ahead_columns(PRESETS[preset], PUMPED) if is_ahead else frozenset()
+def test_weight_memory(simulate, preset: str) -> None:
+    simulate(WeightMemory(PRESETS[preset]), env={"PRESET": preset})
 
 
 class Image:
@@ -64,9 +43,8 @@ class Image:
 
     def check(self, outputs: list[int], addresses: list[int]) -> None:
         """What the columns gave from the first address on."""
-        ahead = ahead_of(os.environ["PRESET"], bool(os.environ["AHEAD"]))
         for column, hops in enumerate(self.hops):
-            late = RAM_LATENCY + hops - (column in ahead)
+            late = RAM_LATENCY + hops
             got = [
                 output.to_bytes(self.columns * self.lanes, "little")[column * self.lanes :][: self.lanes]
                 for output in outputs[late : late + len(addresses)]
@@ -94,7 +72,7 @@ async def what_is_written_is_read_by_all_addresses_that_come_later(dut) -> None:
     for word in image.words:
         await image.write(dut, word)
         # The last write is a cycle behind, and farther where writes go on when addresses are there.
-        for _ in range(1 + int(os.environ["BEHIND"])):
+        for _ in range(1 + max(column - hops for column, hops in enumerate(image.hops))):
             await cycle(dut, {"address": word})
         outputs = []
         for address in [word, *[0] * (RAM_LATENCY + max(image.hops))]:

@@ -122,32 +122,6 @@ def test_a_second_output_makes_what_the_loop_cannot() -> None:
     assert (ours["CLKOP_DIV"], ours["CLKOS_DIV"], ours["CLKOS_ENABLE"]) == (str(found.loop), "5", "ENABLED")
 
 
-@pytest.mark.parametrize("wanted_mhz", [100, 80, 75, 12.5, 200])
-def test_a_clock_twice_as_fast_is_half_of_the_last_divider(wanted_mhz: float) -> None:
-    found = Dividers.find(25 * MHZ, int(wanted_mhz * MHZ), is_doubled=True)
-    assert_in_range(found)
-    assert found.output_hz == wanted_mhz * MHZ
-    double = Dividers(found.input_hz, found.reference, found.feedback, found.loop, found.output // 2)
-    assert double.output_hz == 2 * found.output_hz <= OUTPUT_HZ[1]
-    ours = parameters(to_verilog(Pll(25 * MHZ, int(wanted_mhz * MHZ), is_doubled=True), name="pll", platform=ECP5))
-    assert (ours["CLKOS2_DIV"], ours["CLKOS2_ENABLE"]) == (str(double.output), "ENABLED")
-    # Both begin with the same edge of the PLL's own clock.
-    used = "CLKOP" if found.is_in_loop else "CLKOS"
-    assert [int(ours[f"{name}_CPHASE"]) - int(ours[f"{name}_DIV"]) for name in (used, "CLKOS2")] == [-1, -1]
-    alone = parameters(to_verilog(Pll(25 * MHZ, int(wanted_mhz * MHZ)), name="pll", platform=ECP5))
-    assert not any(name.startswith("CLKOS2") for name in alone)
-
-
-def test_a_clock_that_cannot_be_doubled_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^output_hz must be between 3125000 and 200000000 Hz, not 200000001$"):
-        Dividers.find(25 * MHZ, 200_000_001, is_doubled=True)
-    # An even divider of 400 to 800 MHz makes no such clock.
-    odd = 400 * MHZ // 3
-    assert Dividers.find(400 * MHZ, 80 * MHZ).output % 2
-    with pytest.raises(ValueError, match=r"^output_hz must be a clock that a PLL makes of 400 MHz, such as"):
-        Dividers.find(400 * MHZ, odd, is_doubled=True)
-
-
 def test_without_the_primitive_the_clock_passes(simulate) -> None:
     pll = Pll(25 * MHZ, 100 * MHZ)
     assert "EHXPLLL" in to_verilog(pll, name="pll", platform=ECP5)

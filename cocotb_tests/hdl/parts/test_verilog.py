@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from amaranth.back import verilog
@@ -82,31 +79,3 @@ def test_what_is_beside_them_stays() -> None:
 @pytest.mark.parametrize("preset", SWEPT_PRESETS)
 def test_the_core_has_no_contents(preset: str) -> None:
     assert contents(generate(PRESETS[preset])) == []
-
-
-@pytest.mark.regress
-def test_clocks_are_ports_in_the_same_order_in_every_process() -> None:
-    """The order of a set of strings is another one with each seed of their hashes."""
-    program = (
-        "from lutterfly.hdl.parts.pipeline import Platform\n"
-        "from lutterfly.hdl.parts.device import MultiplierBank, PumpedMultipliers\n"
-        "from lutterfly.hdl.parts.verilog import to_verilog\n"
-        "from lutterfly.synth.flow import Harness\n"
-        "banks = (MultiplierBank(1, a_width=8, b_width=8),) * 2\n"
-        "design = Harness(PumpedMultipliers(banks))\n"
-        "print(to_verilog(design, name='pair', platform=Platform(is_pumped=True)))\n"
-    )
-    texts = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env=os.environ | {"PYTHONHASHSEED": str(seed)},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in range(4)
-    }
-    assert len(texts) == 1
-    ports = re.search(r"^module pair\((.*?)\);$", texts.pop(), re.MULTILINE | re.DOTALL)
-    assert ports
-    assert [name for name in ports[1].split(", ") if name.endswith("clk")] == ["clk", "double_clk"]

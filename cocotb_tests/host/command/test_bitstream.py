@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -35,8 +34,8 @@ def built(monkeypatch: pytest.MonkeyPatch) -> list[dict]:
     """Stands in for the tools, with 90, 99.9 and 101 MHz for the seeds 1 to 3; keeps what it was asked."""
     asked = []
 
-    def build(core, board, *, folder, seeds, progress, is_pumped):
-        asked.append({"core": core, "board": board, "folder": folder, "seeds": list(seeds), "is_pumped": is_pumped})
+    def build(core, board, *, folder, seeds, progress):
+        asked.append({"core": core, "board": board, "folder": folder, "seeds": list(seeds)})
         placements = []
         for seed in seeds:
             placements.append(placement(seed, {1: 90.0, 2: 99.9}.get(seed, 101.0)))
@@ -58,19 +57,7 @@ def test_the_boards_own_configuration_is_built_for_its_clock(built: list[dict], 
     assert asked["board"] == BOARDS[board]
     assert asked["core"].config == PRESETS[BOARDS[board].preset]
     assert asked["core"].clock_hz == BOARDS[board].core_hz
-    assert asked["is_pumped"] is False
     assert asked["folder"].name == f"{PRESETS[BOARDS[board].preset].hash:08x}-{board}"
-
-
-def test_multipliers_of_which_the_fpga_has_too_few_work_twice_a_cycle(built: list[dict], tmp_path: Path) -> None:
-    own = PRESETS["ecp5-85k-on-chip"]
-    config = tmp_path / "wide.json"
-    config.write_text(dataclasses.replace(own, array=dataclasses.replace(own.array, columns=16)).to_json())
-    command = ["bitstream", "--board", "ulx3s-85f", "-o", str(tmp_path / "x.bit"), "--config", str(config)]
-    assert main.main(command) == 0
-    (asked,) = built
-    # 256 of the array, 8 of the requantiser, and 156 blocks.
-    assert asked["is_pumped"] is True
 
 
 def test_answer(built: list[dict], tmp_path: Path, capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:

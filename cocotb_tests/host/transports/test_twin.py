@@ -31,7 +31,6 @@ from lutterfly.golden.link.frames import LEAST_BIT_TIME, PARTS, Frame
 from lutterfly.golden.link.operations import Operation
 from lutterfly.golden.presets import PRESETS
 from lutterfly.golden.program.stages import stages
-from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.hdl.top_uart import TopUart
 from lutterfly.host import InferenceSession
 from lutterfly.host.command.main import main
@@ -43,7 +42,6 @@ from lutterfly.host.transports.link import LinkTransport, configuration_of, open
 from lutterfly.host.transports.twin import Pins, PinsLine, Twin, netlist_pins
 from lutterfly.synth import bitstream, flow
 from lutterfly.synth.families import family_of
-from lutterfly.synth.flow import multipliers
 
 #: So small that the digits' constants come in windows.
 CONFIG = dataclasses.replace(PRESETS["tiny"], arena=ArenaConfig(8 << 10))
@@ -289,21 +287,13 @@ SLOW_MHZ = 5.0
 DIGITS = 3
 
 
-def runs_a_digit(
-    config: Config, name: str, mhz: float, model: bytes, folder: Path, *, is_pumped: bool = False
-) -> Counter[str]:
+def runs_a_digit(config: Config, name: str, mhz: float, model: bytes, folder: Path) -> Counter[str]:
     """Compare the last digits; the netlist's cells by type."""
     board = dataclasses.replace(BOARDS[name], core_mhz=mhz)
     device = bitstream.board_device(board)
     family = family_of(device)
     steps: list[str] = []
-    netlist = flow.map_cells(
-        bitstream.top_of(board, TopUart(config, board.core_hz), is_pumped=is_pumped),
-        folder,
-        device,
-        steps.append,
-        platform=Platform(primitives=family.primitives(device), is_pumped=is_pumped),
-    )
+    netlist = flow.map_cells(bitstream.top_of(board, TopUart(config, board.core_hz)), folder, device, steps.append)
     assert steps == ["elaborate", "synthesise"]
     line = PinsLine(netlist_pins(netlist, family.library, config, board.core_hz, cache_root=folder))
     transport = LinkTransport(line, (board.core_hz * PARTS // LEAST_BIT_TIME,), clock=line.clock)
@@ -324,9 +314,9 @@ def runs_a_digit(
 @pytest.mark.regress
 @pytest.mark.long
 def test_a_small_boards_netlist(tmp_path: Path) -> None:
-    """With multipliers that work once and twice a cycle."""
-    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path, is_pumped=True)
-    assert cells["MULT18X18D"] == multipliers(SMALL) - SMALL.array.lanes
+    cells = runs_a_digit(SMALL, "ulx3s-25f", SLOW_MHZ, small_digits(), tmp_path)
+    # Eight of the array, one of the requantiser.
+    assert cells["MULT18X18D"] == 9
     assert min(cells[kind] for kind in ("LUT4", "CCU2C", "TRELLIS_FF", "TRELLIS_DPR16X4", "DP16KD", "MULT18X18D")) > 0
 
 

@@ -1,4 +1,4 @@
-"""Components that do little: the simulator, boards and synthesis with two clocks are tried with them."""
+"""Components that do little: the simulator and boards are tried with them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from lutterfly.golden.config_parts import AxiConfig
 from lutterfly.golden.units import ErrorCode, Unit
 from lutterfly.hdl.bus.axi import Response, axi4_lite_signature, axi4_signature
 from lutterfly.hdl.control.registers import RegisterFile
-from lutterfly.hdl.engines.multipliers import connect_pumped
 from lutterfly.hdl.memories.feature_memory import FeatureMemory
-from lutterfly.hdl.parts.device import MultiplierBank
 
 BEATS = AxiConfig.BURST_BEATS
 PULSES = ("compute_issue_first", "compute_issue_last", "compute_done", "dma_begin", "dma_done")
@@ -137,20 +135,4 @@ class Echo(wiring.Component):
         count = Signal(24)
         m.d.sync += [self.tx.eq(self.rx), count.eq(count + 1)]
         m.d.comb += [self.busy.eq(count[-1]), self.error.eq(count[-2])]
-        return m
-
-
-# Two columns of an array with little else: what synthesis with two clocks is tried with.
-
-
-class Pair(wiring.Component):
-    """Two products of factors that are registered outside, by one multiplier."""
-
-    def __init__(self) -> None:
-        bank = MultiplierBank(1, a_width=8, b_width=8)
-        super().__init__({"bank_0": In(bank), "bank_1": In(bank)})
-
-    def elaborate(self, platform) -> Module:
-        m = Module()
-        connect_pumped(m, [(wiring.flipped(self.bank_0), wiring.flipped(self.bank_1))])
         return m

@@ -95,10 +95,6 @@ class PeakStage(ArrayStage):
         copies = spread(m, selected, array.lanes, cycles=SELECT_LATENCY, name=f"magnitudes_{column.index}")
         m.d.comb += column.magnitudes.eq(Cat(copies))
 
-    def factor_bits(self, column: int) -> tuple[int, int]:
-        """A magnitude has a bit more than a byte."""
-        return _MAGNITUDE_BITS, self.weight_bits
-
     def factors(self, m: Module, column: MacColumn, lane: int, a: Value, b: Value) -> tuple[Value, Value]:
         """The magnitude of a word's byte."""
         return Mux(column.magnitudes[lane] & a[-1], -a, a)[:_MAGNITUDE_BITS].as_signed(), b
@@ -110,7 +106,7 @@ class PeakStage(ArrayStage):
         counted = []
         for lane, term in enumerate(terms):
             negative = column.word.word_select(lane, column.word_bits)[-1] & column.magnitudes[lane]
-            counted.append(term + delay(m, negative, MULTIPLIER_LATENCY + column.is_ahead, name=f"negative_{lane}"))
+            counted.append(term + delay(m, negative, MULTIPLIER_LATENCY, name=f"negative_{lane}"))
         return counted
 
     def totals(self, m: Module, column: MacColumn, step: data.View, value: Value, before: Callable[[], Total]) -> Total:

@@ -21,10 +21,9 @@ from cocotb.triggers import Timer
 
 from cocotb_tests.support.tiers import needs_gowin, needs_tools, sweep
 from lutterfly.hdl.parts.device import Multiplier, Ram, Rom
-from lutterfly.hdl.parts.pipeline import Platform
 from lutterfly.hdl.parts.verilog import to_verilog
 from lutterfly.synth import flow
-from lutterfly.synth.families import DEVICES, FAMILIES
+from lutterfly.synth.families import DEVICES
 from lutterfly.synth.netlist import ECP5, GW5A, Library, NetlistError, netlist_verilog
 from lutterfly.synth.netlist.translate import HIGH, LOW, check, halves, look_up, setting
 
@@ -167,8 +166,7 @@ OF_GW5A = {
 @pytest.mark.parametrize("name", OF_GW5A)
 def test_a_component_mapped_for_a_gw5a(simulate, name: str, tmp_path: Path) -> None:
     component, device = COMPONENTS[name][0](), DEVICES["gw5a-138"]
-    platform = Platform(primitives=FAMILIES["gowin"].primitives(device))
-    netlist = flow.map_cells(component, tmp_path, device, lambda text: None, platform=platform)
+    netlist = flow.map_cells(component, tmp_path, device, lambda text: None)
     counts = Counter(cell["type"] for cell in netlist["modules"]["top"]["cells"].values())
     assert all(counts[kind] >= count for kind, count in OF_GW5A[name].items()), counts
     environment = {"PORTS": json.dumps(ports_of(component)), "IS_RAM": str(int(isinstance(component, Ram)))}

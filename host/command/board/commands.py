@@ -83,7 +83,6 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     from ....synth import bitstream as building
     from ....synth import tools
     from ....synth.families import DEVICES, family_of
-    from ....synth.flow import is_pumped
     from ....synth.report import ReportError
 
     family = family_of(DEVICES[board.part.device])
@@ -100,14 +99,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
             progress("waiting for another build of this bitstream")
             with cache.locked(folder / "lock"):
                 core = TopUart(found, clock_hz=board.core_hz)
-                built = building.build(
-                    core,
-                    board,
-                    folder=folder,
-                    seeds=seeds,
-                    progress=progress,
-                    is_pumped=is_pumped(found, building.board_device(board)),
-                )
+                built = building.build(core, board, folder=folder, seeds=seeds, progress=progress)
     except (tools.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error
     if built.is_met:
