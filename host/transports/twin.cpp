@@ -3,7 +3,6 @@
 // The adapter is a UART of its own: it knows its own rate, and nothing of the design's.
 
 #include "Vcore.h"
-#include "design.h"
 
 #include <cstdint>
 #include <deque>
@@ -137,13 +136,11 @@ class Board {
     // Verilator's runtime looks into the thread's context.
     void enter() { Verilated::threadContextp(&context_); }
 
-    // Every change of the clock is an edge.
+    // Every change of the clock is a cycle.
     void tick() {
         ++cycle_;
-        for (unsigned edge = 0; edge < kEdges; ++edge) {
-            top_.clk = !top_.clk;
-            top_.eval();
-        }
+        top_.clk = !top_.clk;
+        top_.eval();
         if (!broken_assertion.empty()) {
             if (broken_.empty()) broken_ = broken_assertion;
             broken_assertion.clear();

@@ -45,11 +45,9 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 }
 
 
-def board_top(clock_hz: int, *, edges: int = 1) -> Top:
-    """Return :class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins with this many clock
-    edges a cycle."""
-    header = f"#pragma once\n// Of the clock's pin in a cycle.\nconstexpr unsigned kEdges = {edges};\n"
-    return Top("top_uart", _HARNESS, lambda root_header, config: header, (("clock_hz", clock_hz),))
+def board_top(clock_hz: int) -> Top:
+    """Return :class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins."""
+    return Top("top_uart", _HARNESS, lambda root_header, config: "#pragma once\n", (("clock_hz", clock_hz),))
 
 
 class Pins:
@@ -323,8 +321,5 @@ def netlist_pins(
         If it cannot be built.
     """
     text = netlist_verilog(netlist, library, name=_NETLIST) + _TOP
-    cells = netlist["modules"]["top"]["cells"].values()
-    # The model of a PLL has this port for a faster clock.
-    edges = 1 + any("CLKOS2_ENABLE" in cell["parameters"] for cell in cells if cell["type"] == "EHXPLLL")
-    top = dataclasses.replace(board_top(clock_hz, edges=edges), is_rewritten=False)
+    top = dataclasses.replace(board_top(clock_hz), is_rewritten=False)
     return Pins(library_of(text, config, top=top, root=cache_root, progress=progress), clock_hz)

@@ -57,7 +57,7 @@ _CELLS: Mapping[str, Description] = {
     ),
     "EHXPLLL": Description(
         {
-            "CLK(I|FB|OP|OS|OS2)_DIV|CLKO(P|S|S2)_[CF]PHASE|CLKO(P|S|S2)_ENABLE|OUTDIVIDER_MUX[ABCD]": None,
+            "CLK(I|FB|OP|OS)_DIV|CLKO[PS]_[CF]PHASE|CLKO[PS]_ENABLE|OUTDIVIDER_MUX[ABCD]": None,
             "FEEDBK_PATH": only("CLKOP"),
             "PLLRST_ENA|INTFB_WAKE|STDBY_ENABLE|DPHASE_SOURCE": only("DISABLED"),
         },
