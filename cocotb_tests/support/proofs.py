@@ -16,7 +16,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import FrameType, ModuleType, SimpleNamespace
+from types import FrameType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any, Literal
 
 from amaranth.asserts import AnyConst
@@ -60,17 +60,18 @@ class Proof(Elaboratable):
         return self.ports[name]
 
 
-def inside(unit: wiring.Component) -> SimpleNamespace:
-    """The variables of a component's ``elaborate`` and of its methods that it calls, by their names.
+def inside(unit: wiring.Component, *functions: FunctionType) -> SimpleNamespace:
+    """The variables of a component's ``elaborate``, and of its methods and ``functions`` that it calls, by their names.
 
     Where methods have variables of the same name, those of each stand under the method's name too. The component must
     be a submodule, of the proof or of another one, that has not been elaborated; it is then elaborated as seen here.
     """
     variables: dict[str, Any] = {}
+    codes = {function.__code__ for function in functions}
 
     def look(frame: FrameType, event: str, argument: object) -> None:
         # Of outer calls last, which have the better claim to a name.
-        if event == "return" and frame.f_locals.get("self") is unit:
+        if event == "return" and (frame.f_locals.get("self") is unit or frame.f_code in codes):
             variables.update(frame.f_locals)
             variables[frame.f_code.co_name] = SimpleNamespace(**frame.f_locals)
 

@@ -21,7 +21,8 @@ from lutterfly.golden.elements import DIFFERENCE_BITS
 from lutterfly.golden.engines import DEPTHWISE
 from lutterfly.golden.numerics.multiplication import PRODUCT_FRACTION_BITS
 from lutterfly.golden.presets import PRESETS
-from lutterfly.hdl.engines import add, mac_array, maximum, multiply
+from lutterfly.hdl.engines import add, depthwise, maximum, multiply
+from lutterfly.hdl.engines.mac_array import ColumnHop
 from lutterfly.hdl.parts.device import MULTIPLIER_LATENCY
 from lutterfly.hdl.parts.isa import field_shape
 from lutterfly.hdl.parts.pipeline import delay
@@ -174,7 +175,9 @@ class HopProof(Proof):
         super().__init__()
         rows = data.StructLayout({"rows": field_shape(DEPTHWISE.format, "rows")})
         step = data.StructLayout({"valid": 1, "chain": 1, "fields": data.StructLayout({"depthwise": rows})})
-        self.unit = module.ColumnHop(word_bits=1, step=step, has_line=True)
+        stage = module.DepthwiseStage(CONFIG, DEPTHWISE)
+        self.unit = ColumnHop(word_bits=1, step=step, column=1, stages=[stage])
+        self.line = module._elaborate_line
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -184,7 +187,8 @@ class HopProof(Proof):
             step.as_value().eq(self.free(len(step.as_value()), name="steps")),
             unit.word.eq(self.free(name="words")),
         ]
-        line = inside(unit)._elaborate_line
+        found = inside(unit, self.line)
+        line = found._elaborate_line
         # The words of the latest steps, and how many of them are this command's.
         words, steps, rows_before = Signal(1 << len(rows)), Signal(len(rows)), delay(m, rows, 1, name="rows")
         own = Mux(first, 0, steps)
@@ -193,7 +197,7 @@ class HopProof(Proof):
         reaches = step.valid & step.chain & rows.any() & (own >= rows)
         m.d.comb += [
             Assume(~step.valid | first | (steps != 0) & (rows == rows_before)),
-            Assert(~reaches | (unit.coming_word == words.bit_select((rows - 1)[: len(rows)], 1))),
+            Assert(~reaches | (found.coming_word == words.bit_select((rows - 1)[: len(rows)], 1))),
             *(
                 Assert(
                     (place >= steps) | (entry(m, line.line, (line.pointer - 1 - place)[: len(rows)]) == words[place])
@@ -206,7 +210,7 @@ class HopProof(Proof):
         return m
 
 
-PROOFS = {mac_array: HopProof, add: AddProof, maximum: MaximumProof, multiply: MultiplyProof}
+PROOFS = {depthwise: HopProof, add: AddProof, maximum: MaximumProof, multiply: MultiplyProof}
 
 
 def _prove(module: ModuleType, folder: Path, *, changed: ModuleType | None = None) -> None:
@@ -223,7 +227,7 @@ def test_a_result_comes_of_the_words_of_its_window(module: ModuleType, tmp_path:
     ("module", "old", "new"),
     [
         # The line's pointer, where the step before has other rows.
-        (mac_array, "read_pointer.eq(next_pointer - rows)", "read_pointer.eq(pointer - rows)"),
+        (depthwise, "read_pointer.eq(next_pointer - rows)", "read_pointer.eq(pointer - rows)"),
         # The operand of another window, where a pause lies between the two words.
         (add, "with m.If(step.valid):", "with m.If(1):"),
         # What a window of another command has left.
