@@ -22,7 +22,7 @@ TANG_MEGA_138K = Board(
     error=BoardPin("R19", "pmod0 led 1"),
     held=(),
     loader="tangmega138k",
-    preset="gw5a-138",
+    preset="gw5a-138-on-chip",
     # Project Apicula has no PLL of this FPGA yet, so that the core has the oscillator's clock.
     core_mhz=50.0,
 )

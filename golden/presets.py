@@ -30,6 +30,28 @@ PRESETS: dict[str, Config] = {
             MAC, MAXIMUM, DEPTHWISE, XNOR, FPC, ADD, BINARY_MAXIMUM, MULTIPLY, FPC=FpcConfig(width=256)
         ),
     ),
+    # As many products as a GW5AST-138C has room for, and as many requantisers as columns. FPC is left out: its factors
+    # of 16 bits take two multipliers each, and it takes a third more flip-flops.
+    "gw5a-138": Config(
+        array=ArrayConfig(lanes=16, columns=16, requant_lanes=16),
+        memory=MemoryConfig(
+            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=128),
+        engines=EngineConfigs.of(
+            MAC,
+            MAXIMUM,
+            DEPTHWISE,
+            XNOR,
+            ADD,
+            BINARY_MAXIMUM,
+            MULTIPLY,
+            WINOGRAD,
+            DEPTHWISE=DepthwiseConfig(taps=3, chains=5),
+        ),
+        resident_commands=16,
+        hands_over=True,
+    ),
     "large": Config(
         array=ArrayConfig(lanes=32, columns=32, requant_lanes=8),
         memory=MemoryConfig(
@@ -68,24 +90,15 @@ PRESETS: dict[str, Config] = {
         engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=2)),
         arena=ArenaConfig(on_chip_bytes=16 << 10),
     ),
-    # The Gowin GW5AST-138C: twice the products and the weight memory of an ECP5-85F on a board. FPC is left out: its
-    # factors of 16 bits take two multipliers each, and it as many flip-flops as half of the array.
-    "gw5a-138": Config(
-        array=ArrayConfig(lanes=16, columns=16, requant_lanes=16),
+    # Twice the weight memory of an ECP5-85F's, which holds the autoencoder of MLPerf Tiny; without FPC.
+    "gw5a-138-on-chip": Config(
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
         memory=MemoryConfig(
             feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=32 << 10, tables=8, list_entries=1024
         ),
-        axi=AxiConfig(data_bits=128),
+        axi=AxiConfig(data_bits=64),
         engines=EngineConfigs.of(
-            MAC,
-            MAXIMUM,
-            DEPTHWISE,
-            XNOR,
-            ADD,
-            BINARY_MAXIMUM,
-            MULTIPLY,
-            WINOGRAD,
-            DEPTHWISE=DepthwiseConfig(taps=3, chains=5),
+            MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3, chains=2)
         ),
         resident_commands=16,
         hands_over=True,

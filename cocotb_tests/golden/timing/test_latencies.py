@@ -164,11 +164,12 @@ def test_pipelines_run_out_during_a_reset() -> None:
         "tiny": 128,
         # Bursts of 16 results of 4 groups, two of them, after 100 cycles.
         "ecp5-85k": 256,
+        "gw5a-138": 128,
         "large": 128,
         "ecp5-85k-on-chip": 128,
         "ecp5-45k-on-chip": 128,
         "ecp5-25k-on-chip": 128,
-        "gw5a-138": 128,
+        "gw5a-138-on-chip": 128,
     }
 
 
