@@ -5,6 +5,7 @@ Standard library only.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Sdram:
-    """A chip of SDR SDRAM at the FPGA, for an arena in external memory; no design uses it yet.
+    """A chip of SDR SDRAM at the FPGA, for an arena in external memory.
 
     Every pin has levels of LVCMOS33. Buses are balls, separated by spaces, beginning with bit 0.
 
@@ -146,12 +147,24 @@ class Sdram:
         return len(self.data.split())
 
     @property
+    def chip_fields(self) -> tuple[str, int, bool]:
+        """The fields of :class:`lutterfly.hdl.memories.sdram.SdramChip`."""
+        return self.chip, self.data_bits, bool(self.mask)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """The outputs of the FPGA that the board connects, beside the clock."""
+        names = ("clock_enable", "select_n", "ras_n", "cas_n", "we_n", "bank", "address", "mask")
+        return tuple(name for name in names if getattr(self, name))
+
+    @property
     def pins(self) -> dict[str, BoardPin]:
-        """The pins by the names of the attributes; those of buses end in the number of the bit."""
-        buses = ("bank", "address", "mask", "data")
+        """The pins by the names of the ports of :class:`lutterfly.hdl.top_board.TopBoard`; buses have an index."""
         return {
-            f"{name}_{bit}" if name in buses else name: BoardPin(site, f"sdram {name}")
-            for name in ("clock", "clock_enable", "select_n", "ras_n", "cas_n", "we_n", *buses)
+            f"sdram_{name}[{bit}]" if name in ("bank", "address", "mask", "data") else f"sdram_{name}": BoardPin(
+                site, f"sdram {name}"
+            )
+            for name in ("clock", *self.outputs, "data")
             for bit, site in enumerate(getattr(self, name).split())
         }
 
@@ -186,6 +199,10 @@ class Board:
         The clock of the accelerator on this board.
     sdram : Sdram or None
         The board's SDR SDRAM, if it has one.
+    sdram_preset : str
+        The configuration with its arena there, if one fits the FPGA; else empty.
+    sdram_mhz : float
+        The clock of the accelerator and of the SDRAM then.
     """
 
     name: str
@@ -203,6 +220,8 @@ class Board:
     preset: str
     core_mhz: float
     sdram: Sdram | None = None
+    sdram_preset: str = ""
+    sdram_mhz: float = 75.0
 
     def __post_init__(self) -> None:
         check_speed(self.speed, self.part.speeds)
@@ -210,6 +229,18 @@ class Board:
         double = [site for site in dict.fromkeys(sites) if sites.count(site) > 1]
         if double:
             raise ValueError(f"pins must be at a ball each, not several at {', '.join(double)}")
+
+    @property
+    def variants(self) -> tuple[Board, ...]:
+        """The board with the arena on the chip, and, if a configuration for that fits it, with the arena in SDRAM: with
+        that preset and clock."""
+        return (self, *([self.with_sdram()] if self.sdram_preset else ()))
+
+    def with_sdram(self) -> Board:
+        """Return the board for an arena in its SDRAM; ValueError if it has none."""
+        if self.sdram is None:
+            raise ValueError(f"{self.name} has no SDRAM for an arena outside the chip; choose {self.preset}")
+        return dataclasses.replace(self, preset=self.sdram_preset or self.preset, core_mhz=self.sdram_mhz)
 
     @property
     def pins(self) -> dict[str, BoardPin]:

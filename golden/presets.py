@@ -70,6 +70,15 @@ PRESETS: dict[str, Config] = {
         engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY),
         arena=ArenaConfig(on_chip_bytes=64 << 10),
     ),
+    # That, with the arena in external memory, and its room for weights.
+    "ecp5-85k-sdram": Config(
+        array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),
+        memory=MemoryConfig(
+            feature_bytes=64 << 10, weight_bytes=256 << 10, parameter_bytes=16 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=64),
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY),
+    ),
     "ecp5-45k-on-chip": Config(
         array=ArrayConfig(lanes=8, columns=8, requant_lanes=4),
         memory=MemoryConfig(

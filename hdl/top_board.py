@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from amaranth.hdl import ClockDomain, ClockSignal, Module
+from amaranth.hdl import ClockDomain, ClockSignal, IOPort, Module
 from amaranth.lib import wiring
 from amaranth.lib.cdc import ResetSynchronizer
 from amaranth.lib.wiring import In, Out
+
+from .parts.device import BidirectionalPins, ClockPin
 
 __all__ = ["RESET_CYCLES", "TopBoard"]
 
@@ -30,6 +32,9 @@ class TopBoard(wiring.Component):
         Outputs that the board has inverted, by their names here.
     held : sequence of int
         The level of each pin that is held.
+    sdram : collection of str
+        Outputs to an SDRAM that the board has, by the core's names for them without ``sdram_``; none if the core has
+        no SDRAM. The PLL has a clock for it then.
 
     Members
     -------
@@ -43,6 +48,15 @@ class TopBoard(wiring.Component):
         A light that is on after an error.
     held_0, held_1, ... : Out(1)
         Always at their levels.
+    sdram_clock : Out(1), sdram_address and so on : Out
+        With an SDRAM: its clock, and its commands.
+
+    Attributes
+    ----------
+    sources : sequence of str
+        Verilog of modules that the core instantiates beside its own.
+    sdram_data : IOPort or None
+        The pins of the SDRAM's data, which are in the generated ports although they are no member.
 
     Raises
     ------
@@ -58,6 +72,7 @@ class TopBoard(wiring.Component):
         has_error: bool = True,
         inverted: Collection[str] = (),
         held: Sequence[int] = (),
+        sdram: Collection[str] = (),
     ):
         if set(held) - {0, 1}:
             raise ValueError(f"held must be levels of 0 and 1, not {', '.join(map(str, held))}")
@@ -65,8 +80,19 @@ class TopBoard(wiring.Component):
         if set(inverted) - set(outputs):
             raise ValueError(f"inverted must be some of {', '.join(outputs)}, not {', '.join(sorted(inverted))}")
         self.core, self.pll = core, pll
-        self.has_error, self.inverted, self.held = has_error, inverted, held
-        super().__init__({"clock": In(1), "rx": In(1), **{name: Out(1) for name in outputs}})
+        self.has_error, self.inverted, self.held, self.sdram = has_error, inverted, held, sdram
+        self.sources = getattr(core, "sources", ())
+        self.sdram_data = IOPort(len(core.sdram_data_in), name="sdram_data") if sdram else None
+        widths = {f"sdram_{name}": len(getattr(core, f"sdram_{name}")) for name in sdram}
+        widths |= {"sdram_clock": 1} if sdram else {}
+        super().__init__(
+            {
+                "clock": In(1),
+                "rx": In(1),
+                **{name: Out(1) for name in outputs},
+                **{name: Out(width) for name, width in widths.items()},
+            }
+        )
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -86,4 +112,18 @@ class TopBoard(wiring.Component):
                 if name in self.signature.members
             ),
         ]
+        if self.sdram_data is not None:
+            self._elaborate_sdram(m, self.sdram_data)
         return m
+
+    def _elaborate_sdram(self, m: Module, pins: IOPort) -> None:
+        m.submodules.sdram_clock = clock = ClockPin()
+        m.submodules.sdram_data = data = BidirectionalPins(pins)
+        m.d.comb += [
+            clock.clock.eq(self.pll.clock_early),
+            self.sdram_clock.eq(clock.pin),
+            *(getattr(self, f"sdram_{name}").eq(getattr(self.core, f"sdram_{name}")) for name in self.sdram),
+            data.output.eq(self.core.sdram_data_out),
+            data.off.eq(self.core.sdram_data_off),
+            self.core.sdram_data_in.eq(data.input),
+        ]

@@ -10,6 +10,8 @@ from pathlib import Path
 from amaranth.lib import wiring
 
 from ..boards import Board
+from ..golden.config import Config
+from ..hdl.memories.sdram import LEAD_NS, SdramChip
 from ..hdl.parts.pll import Pll
 from ..hdl.top_board import TopBoard
 from . import flow, tools
@@ -62,14 +64,29 @@ def board_device(board: Board) -> Device:
 
 
 def top_of(board: Board, core: wiring.Component) -> TopBoard:
-    """Create the board's top with ``core`` in it, which has a serial port."""
+    """Create the board's top with ``core`` in it, which has a serial port, and with the board's SDRAM if the core has
+    its arena there."""
+    sdram = board.sdram if has_sdram(core) else None
     return TopBoard(
         core,
-        Pll(board.oscillator_hz, board.core_hz),
+        Pll(board.oscillator_hz, board.core_hz, lead_ns=LEAD_NS if sdram else 0),
         has_error=board.error is not None,
         inverted=[name for name, pin in board.pins.items() if pin.is_inverted],
         held=[held.level for held in board.held],
+        sdram=sdram.outputs if sdram else (),
     )
+
+
+def chip_of(board: Board, config: Config) -> SdramChip | None:
+    """Return the chip that has the arena of a configuration on a board, if it is not on the FPGA."""
+    if config.arena.on_chip_bytes or board.sdram is None:
+        return None
+    return SdramChip(*board.sdram.chip_fields)
+
+
+def has_sdram(core: wiring.Component) -> bool:
+    """Return whether a core with a serial port has its arena in an SDRAM."""
+    return "sdram_data_in" in core.signature.members
 
 
 def build(
@@ -109,7 +126,7 @@ def build(
     family = family_of(device)
     tools.check_tools(family.tools)
     flow.map_design(top_of(board, core), folder, device, progress)
-    constraints = family.board_constraints(board, margin=MARGIN)
+    constraints = family.board_constraints(board, margin=MARGIN, has_sdram=has_sdram(core))
     placements: list[Placement] = []
     for seed in seeds:
         progress(f"floorplan, place and route, seed {seed}, {len(placements) + 1} of at most {len(seeds)} runs")

@@ -45,9 +45,10 @@ ORDER = {
 #: The extras that the modules of each folder may need beyond the dependencies.
 EXTRAS = {
     "bench": {"architectures", "test", "train"},
-    "cocotb_tests": {"test", "synth", "board", "litex", "report", "train", "brevitas"},
+    "cocotb_tests": {"test", "synth", "board", "litex", "sdram", "report", "train", "brevitas"},
     "examples": {"train", "brevitas"},
-    "host": {"report", "board", "litex"},
+    "hdl": {"sdram"},
+    "host": {"report", "board", "litex", "sdram"},
     "synth": {"synth"},
     "train": {"train", "report"},
 }

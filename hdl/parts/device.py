@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from amaranth.hdl import Array, Module, Shape, ShapeLike, Signal, signed, unsigned
-from amaranth.lib import data, memory, wiring
+from amaranth.hdl import Array, IOPort, Module, Shape, ShapeLike, Signal, signed, unsigned
+from amaranth.lib import data, io, memory, wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import ceil_log2
 
@@ -21,9 +21,12 @@ __all__ = [
     "BANK_WORDS",
     "MULTIPLIER_LATENCY",
     "RAM_LATENCY",
+    "BidirectionalPins",
+    "ClockPin",
     "DistributedRam",
     "Multiplier",
     "MultiplierColumns",
+    "PinRegisters",
     "Ram",
     "Rom",
 ]
@@ -319,4 +322,85 @@ class DistributedRam(wiring.Component):
             ]
             found.append(read.data)
         m.d.comb += self.read_data.eq(Array(found)[self.read_address[bits:]])
+        return m
+
+
+# Pins of a chip beside the FPGA, whose times hold only if nothing but a cell of the pin is between register and pin.
+
+
+class PinRegisters(wiring.Component):
+    """Registers between the fabric and pins, one for each: a cycle. They have no reset.
+
+    Parameters
+    ----------
+    width : int
+    is_input : bool
+        Whether ``input`` is at pins, where nothing else may use it; otherwise ``output`` is.
+    init : int
+        Their levels at first.
+
+    Members
+    -------
+    input : In(width), output : Out(width)
+    """
+
+    def __init__(self, width: int, *, is_input: bool = False, init: int = 0):
+        self.width, self.is_input, self.init = width, is_input, init
+        super().__init__({"input": In(width), "output": Out(width)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        if not platform_of(platform).primitives.pin_registers(m, self):
+            registers = Signal(self.width, init=self.init, reset_less=True)
+            m.d.sync += registers.eq(self.input)
+            m.d.comb += self.output.eq(registers)
+        return m
+
+
+class BidirectionalPins(wiring.Component):
+    """Drive pins where they are not off, and read them. Everything is combinational.
+
+    Parameters
+    ----------
+    port : IOPort
+
+    Members
+    -------
+    output, off : In(width), input : Out(width)
+    """
+
+    def __init__(self, port: IOPort):
+        self.port = port
+        super().__init__({"output": In(len(port)), "off": In(len(port)), "input": Out(len(port))})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        if not platform_of(platform).primitives.bidirectional_pins(m, self):
+            for bit, pin in enumerate(self.port):
+                m.submodules[f"pin_{bit}"] = buffer = io.Buffer("io", io.SingleEndedPort(pin))
+                m.d.comb += [
+                    buffer.o.eq(self.output[bit]),
+                    buffer.oe.eq(~self.off[bit]),
+                    self.input[bit].eq(buffer.i),
+                ]
+        return m
+
+
+class ClockPin(wiring.Component):
+    """Give a clock to a pin, as late after its edge as :class:`PinRegisters` give theirs.
+
+    Members
+    -------
+    clock : In(1)
+    pin : Out(1)
+        Combinational from ``clock`` where there is no primitive.
+    """
+
+    def __init__(self):
+        super().__init__({"clock": In(1), "pin": Out(1)})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        if not platform_of(platform).primitives.clock_pin(m, self):
+            m.d.comb += self.pin.eq(self.clock)
         return m

@@ -104,6 +104,18 @@ class Primitives:
         """Build a :class:`~lutterfly.hdl.parts.pll.Pll`."""
         return False
 
+    def pin_registers(self, m: Module, part: Any) -> bool:
+        """Build :class:`~lutterfly.hdl.parts.device.PinRegisters`."""
+        return False
+
+    def bidirectional_pins(self, m: Module, part: Any) -> bool:
+        """Build :class:`~lutterfly.hdl.parts.device.BidirectionalPins`."""
+        return False
+
+    def clock_pin(self, m: Module, part: Any) -> bool:
+        """Build a :class:`~lutterfly.hdl.parts.device.ClockPin`."""
+        return False
+
 
 NO_PRIMITIVES = Primitives()
 

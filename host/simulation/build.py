@@ -82,8 +82,8 @@ class Top:
     ----------
     module : str
         A module of ``lutterfly.hdl``, whose ``generate(config, asserted=..., **settings)`` returns the Verilog.
-    settings : tuple of (str, int)
-        Arguments of the generation beside the configuration.
+    settings : tuple of (str, object)
+        Arguments of the generation beside the configuration, as JSON has them.
     is_rewritten : bool
         Whether the Verilog is rewritten to simulate faster. A netlist is not.
     harness : tuple of Path
@@ -97,7 +97,7 @@ class Top:
     module: str
     harness: tuple[Path, ...]
     header: Callable[[str, Config], str]
-    settings: tuple[tuple[str, int], ...] = ()
+    settings: tuple[tuple[str, object], ...] = ()
     clock: str = "clk"
     is_rewritten: bool = True
 

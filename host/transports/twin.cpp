@@ -99,11 +99,40 @@ class Receiver {
     bool before_ = true;
 };
 
+#ifdef LUTTERFLY_SDRAM
+// The chip beside the FPGA.
+class Memory {
+  public:
+    void idle(Vcore& top) { top.sdram_data_in = 0; }
+    void step(Vcore& top, std::string& broken) {
+        const SdramPins pins = {
+            bool(top.sdram_clock_enable), bool(top.sdram_select_n), bool(top.sdram_ras_n),
+            bool(top.sdram_cas_n),        bool(top.sdram_we_n),     top.sdram_bank,
+            top.sdram_address,            top.sdram_mask,           top.sdram_data_out,
+            top.sdram_data_off,
+        };
+        top.sdram_data_in = chip_.step(pins);
+        if (broken.empty() && !chip_.broken().empty()) broken = chip_.broken();
+    }
+
+  private:
+    LUTTERFLY_SDRAM chip_{sdram_times()};
+};
+#else
+// There is none.
+class Memory {
+  public:
+    void idle(Vcore&) {}
+    void step(Vcore&, std::string&) {}
+};
+#endif
+
 class Board {
   public:
     Board() : top_(&context_) {
         top_.rx = 1;
         top_.rst = 1;
+        sdram_.idle(top_);
         for (unsigned i = 0; i < kResetCycles; ++i) tick();
         top_.rst = 0;
         tick();
@@ -141,6 +170,7 @@ class Board {
         ++cycle_;
         top_.clk = !top_.clk;
         top_.eval();
+        sdram_.step(top_, broken_);
         if (!broken_assertion.empty()) {
             if (broken_.empty()) broken_ = broken_assertion;
             broken_assertion.clear();
@@ -149,6 +179,7 @@ class Board {
 
     VerilatedContext context_;
     Vcore top_;
+    Memory sdram_;
     Sender sender_;
     Receiver receiver_;
     uint64_t cycle_ = 0;

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...boards import Sdram
 from ...golden.config import Config
 from ...golden.link.frames import INITIAL_RATE
 from ...golden.pins import MODULE
@@ -30,7 +31,7 @@ __all__ = [
 
 # The simulated top level of a board, at its serial pins: the Python side of ``harness.cpp``.
 
-_HARNESS = (Path(__file__).parent / "twin.cpp",)
+_HARNESS = tuple(Path(__file__).parent / name for name in ("twin.cpp", "sdram.h"))
 #: The unit of times in the harness, in parts of a cycle.
 _PARTS = 1 << 16
 _WORD, _POINTER = ctypes.c_uint64, ctypes.c_void_p
@@ -45,9 +46,35 @@ _SIGNATURES: dict[str, tuple[object, tuple[object, ...]]] = {
 }
 
 
-def board_top(clock_hz: int) -> Top:
-    """Return :class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins."""
-    return Top("top_uart", _HARNESS, lambda root_header, config: "#pragma once\n", (("clock_hz", clock_hz),))
+def board_top(clock_hz: int, *, sdram: Sdram | None = None) -> Top:
+    """Return :class:`~lutterfly.hdl.top_uart.TopUart` at this clock, in a harness of its pins, and with a chip of SDRAM
+    beside it if its arena is there."""
+    settings: tuple[tuple[str, object], ...] = (("clock_hz", clock_hz),)
+    if sdram:
+        settings += (("sdram", sdram.chip_fields),)
+
+    def header(root_header: str, config: Config) -> str:
+        return "\n".join(("#pragma once", *(_sdram_lines(sdram, clock_hz, config) if sdram else ()))) + "\n"
+
+    return Top("top_uart", _HARNESS, header, settings)
+
+
+def _sdram_lines(sdram: Sdram, clock_hz: int, config: Config) -> Iterator[str]:
+    """Yield the lines of ``design.h`` that describe the chip of SDRAM, by its data in litedram."""
+    # It is imported here, since a simulator that is in the cache does without Amaranth.
+    from ...hdl.memories.sdram import POWER_UP_S, SdramChip, generate_controller  # noqa: PLC0415
+
+    found = generate_controller(SdramChip(*sdram.chip_fields), clock_hz, config.axi.data_bits, config.port_id_bits)
+    times = {name.removeprefix("t").lower(): cycles for name, cycles in found.times.items()}
+    times |= {"power_up": int(POWER_UP_S * clock_hz), "cas_latency": found.cas_latency}
+    shape = (found.bank_bits, found.row_bits, found.column_bits, sdram.data_bits, str(bool(sdram.mask)).lower())
+    yield '#include "sdram.h"'
+    yield f"#define LUTTERFLY_SDRAM Sdram<{', '.join(map(str, shape))}>"
+    yield "inline SdramTimes sdram_times() {"
+    yield "    SdramTimes times;"
+    yield from (f"    times.{name} = {cycles};" for name, cycles in times.items())
+    yield "    return times;"
+    yield "}"
 
 
 class Pins:
@@ -68,16 +95,23 @@ class Pins:
 
     @classmethod
     def build(
-        cls, config: Config, clock_hz: int, *, cache_root: Path | None = None, progress: Progress = silent
+        cls,
+        config: Config,
+        clock_hz: int,
+        *,
+        sdram: Sdram | None = None,
+        cache_root: Path | None = None,
+        progress: Progress = silent,
     ) -> Pins:
-        """Build the model, unless it is in the cache.
+        """Build the model, unless it is in the cache; with a chip of SDRAM, if the arena is there.
 
         Raises
         ------
         ToolError
             If it cannot be built.
         """
-        return cls(library(config, top=board_top(clock_hz), root=cache_root, progress=progress), clock_hz)
+        top = board_top(clock_hz, sdram=sdram)
+        return cls(library(config, top=top, root=cache_root, progress=progress), clock_hz)
 
     def __del__(self) -> None:
         if hasattr(self, "_handle"):

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from amaranth.hdl import Instance, Module, Signal
+from amaranth.hdl import ClockSignal, Instance, Module, Signal
 
 from ...boards import Board
 from ...hdl.parts.pipeline import Platform, Primitives
@@ -168,6 +168,11 @@ class Dividers:
         """The clock that comes out."""
         return self.vco_hz / self.output
 
+    def late_eighths(self, lead_ns: float) -> int:
+        """Return the time from an edge of the output to ``lead_ns`` before its next one, in eighths of a cycle of the
+        PLL's own oscillator, rounded; those are the steps of an output's phase."""
+        return round(8 * (self.output - self.vco_hz * Fraction(lead_ns) / 10**9))
+
     @property
     def is_in_loop(self) -> bool:
         """Whether the clock that comes out is the one that goes to the phase detector."""
@@ -219,7 +224,7 @@ def _possible(input_hz: int, output_hz: int) -> Iterator[Dividers]:
 
 
 class _Primitives(Primitives):
-    """The PLL: Yosys infers the other blocks from the generic bodies."""
+    """The PLL, and registers in the cells of pins: Yosys infers the other blocks from the generic bodies."""
 
     def pll(self, m: Module, part: Pll) -> bool:
         """Build EHXPLLL."""
@@ -228,6 +233,8 @@ class _Primitives(Primitives):
         if not dividers.is_in_loop:
             used = Signal()
             more |= _output("CLKOS", dividers.output, used)
+        if part.lead_ns:
+            more |= _output("CLKOS3", dividers.output, part.clock_early, dividers.late_eighths(part.lead_ns))
         m.d.comb += part.clock_out.eq(used)
         m.submodules.primitive = Instance(
             "EHXPLLL",
@@ -269,10 +276,40 @@ class _Primitives(Primitives):
         )
         return True
 
+    def pin_registers(self, m: Module, part: Any) -> bool:
+        """Build OFS1P3BX, OFS1P3DX or IFS1P3DX, by direction and first level."""
+        for bit in range(part.width):
+            is_high = part.init >> bit & 1
+            kind = "IFS1P3DX" if part.is_input else "OFS1P3BX" if is_high else "OFS1P3DX"
+            m.submodules[f"primitive_{bit}"] = Instance(
+                kind,
+                i_SCLK=ClockSignal(),
+                i_SP=1,
+                **{"i_PD" if is_high else "i_CD": 0},
+                i_D=part.input[bit],
+                o_Q=part.output[bit],
+            )
+        return True
 
-def _output(name: str, divider: int, clock: Signal) -> dict[str, object]:
-    """Return the settings of another output, in phase with the first one."""
-    phase = {f"p_{name}_CPHASE": divider - 1, f"p_{name}_FPHASE": 0}
+    def bidirectional_pins(self, m: Module, part: Any) -> bool:
+        """Build BB, whose level that switches it off is high, as it comes from a register: place and route puts that
+        register into the pin's cells only if nothing is between."""
+        for bit, pin in enumerate(part.port):
+            m.submodules[f"primitive_{bit}"] = Instance(
+                "BB", i_I=part.output[bit], i_T=part.off[bit], o_O=part.input[bit], io_B=pin
+            )
+        return True
+
+    def clock_pin(self, m: Module, part: Any) -> bool:
+        """Build ODDRX1F, which gives a level for each half of the clock."""
+        m.submodules.primitive = Instance("ODDRX1F", i_SCLK=part.clock, i_RST=0, i_D0=1, i_D1=0, o_Q=part.pin)
+        return True
+
+
+def _output(name: str, divider: int, clock: Signal, late_eighths: int = 0) -> dict[str, object]:
+    """Return the settings of another output, in phase with the first one, or after it by eighths of a cycle of the
+    PLL's own oscillator."""
+    phase = {f"p_{name}_CPHASE": divider - 1 + late_eighths // 8, f"p_{name}_FPHASE": late_eighths % 8}
     return {f"p_{name}_ENABLE": "ENABLED", f"p_{name}_DIV": divider, **phase, f"o_{name}": clock}
 
 
@@ -303,6 +340,10 @@ _MOST_COMMENTS = 4096
 #: Commands, with the number of data bytes after their operands: padding, reset of the checksum, IDCODE.
 _PAD, _RESET_CRC, _VERIFY_ID = 0xFF, 0x3B, 0xE2
 _OPERANDS, _IDCODE_BYTES = 3, 4
+
+
+#: Short wires want fast edges of little strength; amaranth-boards and LiteX-Boards have the same.
+_MEMORY_PINS = " SLEWRATE=FAST DRIVE=4"
 
 
 class Ecp5(Family):
@@ -345,13 +386,15 @@ class Ecp5(Family):
         """Return a preference file (LPF): the clock's pin."""
         return f'LOCATE COMP "clk" SITE "{device.clock_pin}";\n' if device.clock_pin else ""
 
-    def board_constraints(self, board: Board, *, margin: float = 1.0) -> str:
+    def board_constraints(self, board: Board, *, margin: float = 1.0, has_sdram: bool = False) -> str:
         """Return a preference file: LOCATE, IOBUF and FREQUENCY, as nextpnr's `ecp5/lpf.cc` reads them."""
         lines = []
-        for port, pin in board.pins.items():
+        sdram = board.sdram.pins if has_sdram and board.sdram else {}
+        for port, pin in (board.pins | sdram).items():
+            more = _MEMORY_PINS if port in sdram else ""
             lines += [
                 f'LOCATE COMP "{port}" SITE "{pin.site}"; # {pin.net}',
-                f'IOBUF PORT "{port}" IO_TYPE={pin.standard} PULLMODE={pin.pull};',
+                f'IOBUF PORT "{port}" IO_TYPE={pin.standard} PULLMODE={pin.pull}{more};',
             ]
         lines.append(f'FREQUENCY PORT "clock" {board.oscillator_mhz * margin:.6f} MHZ;')
         return "\n".join(lines) + "\n"

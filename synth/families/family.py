@@ -83,7 +83,7 @@ class Family(ABC):
         """Return the constraints of a harness for measurements, whose pins may be anywhere but for the clock's."""
 
     @abstractmethod
-    def board_constraints(self, board: Board, *, margin: float = 1.0) -> str:
+    def board_constraints(self, board: Board, *, margin: float = 1.0, has_sdram: bool = False) -> str:
         """Return the constraints of a board's top: its pins and its clock.
 
         Parameters
@@ -92,6 +92,8 @@ class Family(ABC):
         margin : float
             The factor by which the oscillator's clock is overstated, so that place and route aims at a clock of the
             core that is higher by this factor.
+        has_sdram : bool
+            Whether the design uses the board's SDRAM.
         """
 
     @abstractmethod

@@ -205,10 +205,11 @@ class Gowin(Family):
         pins = {"clk": device.clock_pin, "rst": "U21", "shift": "AB21", "folded": "AA21"}
         return "".join(f'IO_LOC "{port}" {site};\n' for port, site in pins.items())
 
-    def board_constraints(self, board: Board, *, margin: float = 1.0) -> str:
+    def board_constraints(self, board: Board, *, margin: float = 1.0, has_sdram: bool = False) -> str:
         """Return a constraint file: IO_LOC and IO_PORT."""
         lines = []
-        for port, pin in board.pins.items():
+        sdram = board.sdram.pins if has_sdram and board.sdram else {}
+        for port, pin in (board.pins | sdram).items():
             lines += [
                 f'IO_LOC "{port}" {pin.site}; // {pin.net}',
                 f'IO_PORT "{port}" IO_TYPE={pin.standard} PULL_MODE={pin.pull};',

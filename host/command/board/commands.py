@@ -24,7 +24,8 @@ from ..target import Target
 
 
 def check(model: Path, name: str, mhz: float | None, progress: Progress) -> Answer:
-    """Show the layers of a model on a board with its own configuration, and the boards on which the model runs.
+    """Show the layers of a model on a board with the first of its configurations that runs it, and the boards on which
+    the model runs.
 
     Raises
     ------
@@ -35,34 +36,48 @@ def check(model: Path, name: str, mhz: float | None, progress: Progress) -> Answ
     from ...compiler import OTHER_CONFIG, CompileError
 
     board = find_board(name)
-    target = Target.of(board.preset, None, None, mhz=mhz or board.core_mhz)
-    try:
-        answered = models.check(model, target, progress)
-    except CompileError as error:
-        others = ", ".join(_running(model, {board.preset: False}, progress)) or "no board"
-        cause = str(error).removesuffix(OTHER_CONFIG)
-        raise ValueError(f"{board.name}: {cause}; the model runs on {others}") from error
-    running = _running(model, {board.preset: True}, progress)
-    return dataclasses.replace(
-        answered,
-        text=f"{answered.text}\nruns on {', '.join(running)}",
-        values=answered.values | {"board": board.name, "boards": running},
-    )
+    known: dict[str, bool] = {}
+    refusal = None
+    for variant in board.variants:
+        target = Target.of(variant.preset, None, None, mhz=mhz or variant.core_mhz)
+        try:
+            answered = models.check(model, target, progress)
+        except CompileError as error:
+            known[variant.preset] = False
+            refusal = refusal or error
+            continue
+        running = _running(model, known | {variant.preset: True}, progress)
+        return dataclasses.replace(
+            answered,
+            text=f"{answered.text}\nwith {variant.preset}; runs on {', '.join(running)}",
+            values=answered.values | {"board": board.name, "preset": variant.preset, "boards": running},
+        )
+    others = ", ".join(_running(model, known, progress)) or "no board"
+    cause = str(refusal).removesuffix(OTHER_CONFIG)
+    raise ValueError(f"{board.name}: {cause}; the model runs on {others}") from refusal
 
 
 def _running(model: Path, known: dict[str, bool], progress: Progress) -> list[str]:
     """Return the names of the boards that run a model; ``known`` says which presets do, as far as that is known."""
-    for board in BOARDS.values():
-        if board.preset not in known:
-            progress(f"compiling for {board.name}")
-            try:
-                Target.of(board.preset, None, None).load(model)
-            except ValueError:
-                # One board runs it or refuses it for its configuration: so does this one.
-                known[board.preset] = False
-            else:
-                known[board.preset] = True
-    return [board.name for board in BOARDS.values() if known[board.preset]]
+    return [
+        board.name
+        for board in BOARDS.values()
+        if any(_runs(model, variant, known, progress) for variant in board.variants)
+    ]
+
+
+def _runs(model: Path, board: Board, known: dict[str, bool], progress: Progress) -> bool:
+    """Return whether a board's configuration runs a model; the answer joins ``known``."""
+    if board.preset not in known:
+        progress(f"compiling for {board.name}")
+        try:
+            Target.of(board.preset, None, None).load(model)
+        except ValueError:
+            # One board runs it or refuses it for its configuration: so does this one.
+            known[board.preset] = False
+        else:
+            known[board.preset] = True
+    return known[board.preset]
 
 
 def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None, progress: Progress) -> Answer:
@@ -71,13 +86,12 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     Raises
     ------
     ValueError
-        If there is no such board or configuration, the arena is not on the chip, the design does not fit, or the output
-        cannot be written. All but the fit is checked before long work begins.
+        If there is no such board or configuration, the board has no memory for the arena, the design does not fit, or
+        the output cannot be written. All but the fit is checked before long work begins.
     ToolError
         If a tool is missing or fails.
     """
-    board = find_board(name)
-    found = board_config(board, config)
+    board, found = board_and_config(name, config)
     check_writable(output)
     from ....hdl.top_uart import TopUart
     from ....synth import bitstream as building
@@ -98,7 +112,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
             folder.mkdir(parents=True, exist_ok=True)
             progress("waiting for another build of this bitstream")
             with cache.locked(folder / "lock"):
-                core = TopUart(found, clock_hz=board.core_hz)
+                core = TopUart(found, clock_hz=board.core_hz, sdram=building.chip_of(board, found))
                 built = building.build(core, board, folder=folder, seeds=seeds, progress=progress)
     except (tools.FlowError, ReportError) as error:
         raise ToolError(str(error)) from error
@@ -107,21 +121,18 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
     return _answer(output, found, board, built, folder)
 
 
-def board_config(board: Board, config: str | None) -> Config:
-    """Return the configuration of a name or file, by default the board's own.
+def board_and_config(name: str, config: str | None) -> tuple[Board, Config]:
+    """Return the board of a name, and the configuration of a name or file, by default the board's own with the arena on
+    the chip; the board is one with SDRAM if the arena is not there.
 
     Raises
     ------
     ValueError
-        If there is none, or its arena is not on the chip.
+        If there is no such board or configuration, or the board has no memory for the arena.
     """
+    board = find_board(name)
     found = find_config(config or board.preset)
-    if not found.arena.on_chip_bytes:
-        raise ValueError(
-            f"config must have its arena on the chip (arena.on_chip_bytes) for a board, and has none there; "
-            f"choose {board.preset}"
-        )
-    return found
+    return board if found.arena.on_chip_bytes else board.with_sdram(), found
 
 
 def _answer(output: Path, config: Config, board: Board, built, folder: Path) -> Answer:

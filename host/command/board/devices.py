@@ -8,12 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....boards import find_board
 from ...files.terminal import Progress
 from ...transports.link import LinkTransport
 from ..answer import Answer
 from ..target import Target, check_serial
-from .commands import board_config
+from .commands import board_and_config
 
 if TYPE_CHECKING:
     from ...transports.twin import Twin
@@ -66,10 +65,11 @@ def twin(board: str, config: str | None, progress: Progress) -> Served:
     Raises
     ------
     ValueError
-        If there is no such board or configuration, or its arena is not on the chip.
+        If there is no such board or configuration, or the board has no memory for the arena.
     """
     from ...transports.twin import Pins, Twin
 
-    found = find_board(board)
-    pins = Pins.build(board_config(found, config), found.core_hz, progress=progress)
+    found, own = board_and_config(board, config)
+    sdram = None if own.arena.on_chip_bytes else found.sdram
+    pins = Pins.build(own, found.core_hz, sdram=sdram, progress=progress)
     return Served(Twin(pins), found.name)
