@@ -214,6 +214,16 @@ def test_pins_that_cannot_be_are_refused(options: dict, message: str) -> None:
         BoardPin(**options, net="x")
 
 
+def test_boards_with_a_configuration_for_their_sdram_have_both() -> None:
+    for board in BOARDS.values():
+        presets = [variant.preset for variant in board.variants]
+        assert [bool(PRESETS[preset].arena.on_chip_bytes) for preset in presets] == [True, False][: len(presets)]
+    both = BOARDS["ulx3s-85f"].variants
+    assert [(one.name, one.core_mhz) for one in both] == [("ulx3s-85f", 100.0), ("ulx3s-85f", 75.0)]
+    with pytest.raises(ValueError, match=r"^ecpix5-85f has no SDRAM for an arena outside the chip; choose ecp5-85k-on"):
+        BOARDS["ecpix5-85f"].with_sdram()
+
+
 def test_an_sdram_that_cannot_be_is_refused() -> None:
     board = BOARDS["ulx3s-85f"]
     assert board.sdram is not None

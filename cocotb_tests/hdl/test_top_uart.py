@@ -15,12 +15,14 @@ from cocotbext.uart import UartSink, UartSource
 
 from cocotb_tests.support.benches.clocking import start
 from cocotb_tests.support.benches.core_bench import END, PAGE
+from lutterfly.boards import BOARDS
 from lutterfly.golden import registers
-from lutterfly.golden.config_parts import ArenaConfig
+from lutterfly.golden.config_parts import ArenaConfig, ClusterConfig
 from lutterfly.golden.link import frames
 from lutterfly.golden.link.frames import NAK, Frame, Identity, pack_word, parse_word
 from lutterfly.golden.link.operations import LINK_VERSION, MAX_DATA, Operation, Status
 from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.memories.sdram import SdramChip
 from lutterfly.hdl.top_uart import TopUart, generate
 
 # A client of the link at the pins, on a serial port that nobody here wrote.
@@ -96,6 +98,14 @@ def test_top(simulate) -> None:
 def test_a_configuration_without_an_arena_is_refused() -> None:
     with pytest.raises(ValueError, match=r"on_chip_bytes must be at least 4096, not 0: .* -on-chip"):
         TopUart(PRESETS["tiny"], CLOCK_HZ)
+
+
+def test_an_arena_is_in_one_place_and_an_sdram_has_one_core() -> None:
+    chip = SdramChip(*BOARDS["ulx3s-85f"].sdram.chip_fields)
+    with pytest.raises(ValueError, match=rf"^on_chip_bytes must be 0 with an arena in SDRAM, not {ARENA_BYTES}$"):
+        TopUart(CONFIG, CLOCK_HZ, sdram=chip)
+    with pytest.raises(ValueError, match=r"^cores must be 1 with an arena in SDRAM, not 2$"):
+        TopUart(replace(PRESETS["tiny"], cluster=ClusterConfig(cores=2)), CLOCK_HZ, sdram=chip)
 
 
 @pytest.mark.parametrize("clock_hz", [900_000, 500_000_000])

@@ -5,14 +5,22 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from amaranth.hdl import Module, Value
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, connect
 
 from cocotb_tests.support.tiers import needs_tools
 from cocotb_tests.support.toys.toy_components import Echo
-from lutterfly.boards import BOARDS
-from lutterfly.synth import bitstream, tools
+from lutterfly.boards import BOARDS, Board
+from lutterfly.golden.presets import PRESETS
+from lutterfly.hdl.memories.sdram import LEAD_NS, HostMaster, Sdram
+from lutterfly.synth import bitstream, flow, tools
 from lutterfly.synth.families import DEVICES, FAMILIES, ecp5
 from lutterfly.synth.flow import check_fit
 
@@ -65,6 +73,83 @@ def test_the_top_has_a_port_for_every_pin(name: str) -> None:
     assert sorted(top.inverted) == [name for name, pin in sorted(board.pins.items()) if pin.is_inverted]
     assert list(top.held) == [held.level for held in board.held]
     assert top.pll.output_hz == board.core_hz
+
+
+class Remembering(wiring.Component):
+    """A board's core that has nothing but its SDRAM, and says how a walk through it goes."""
+
+    def __init__(self, board: Board) -> None:
+        config = PRESETS[board.preset]
+        self.memory = Sdram(
+            bitstream.chip_of(board, config), clock_hz=board.core_hz, data_bits=config.axi.data_bits, id_bits=4
+        )
+        self.sources = (self.memory.controller.verilog,)
+        pins = {f"sdram_{name}": member for name, member in self.memory.signature.members.items() if name != "bus"}
+        super().__init__({"rx": In(1), "tx": Out(1), "busy": Out(1), "error": Out(1), **pins})
+
+    def elaborate(self, platform) -> Module:
+        m = Module()
+        m.submodules.memory = memory = self.memory
+        bits = (memory.controller.size_bytes - 1).bit_length()
+        m.submodules.host = host = HostMaster(address_bits=bits, data_bits=len(memory.bus.rdata))
+        request = host.host.request
+        connect(m, host.memory, memory.bus)
+        with m.If(request.ready):
+            m.d.sync += request.payload.eq(request.payload + 1)
+        m.d.comb += [request.valid.eq(1), self.busy.eq(host.host.answer.payload.xor())]
+        for name, member in memory.signature.members.items():
+            if name != "bus":
+                inside, outside = getattr(memory, name), getattr(self, f"sdram_{name}")
+                m.d.comb += outside.eq(inside) if member.flow is Out else inside.eq(outside)
+        return m
+
+
+WITH_SDRAM = [variant for board in BOARDS.values() for variant in board.variants if variant is not board]
+
+
+@pytest.mark.parametrize("board", WITH_SDRAM, ids=lambda board: board.name)
+def test_the_top_has_a_port_for_every_pin_of_its_sdram(board: Board) -> None:
+    top = bitstream.top_of(board, Remembering(board))
+    ports = [f"{name}[{bit}]" if len(value) > 1 else name for name, value in _outputs(top) for bit in range(len(value))]
+    ports += [f"sdram_data[{bit}]" for bit in range(len(top.sdram_data))]
+    assert sorted(ports) == sorted([*board.pins, *board.sdram.pins])
+    family = FAMILIES[DEVICES[board.part.device].family]
+    text = family.board_constraints(board, has_sdram=True)
+    for port, pin in board.sdram.pins.items():
+        assert f'LOCATE COMP "{port}" SITE "{pin.site}";' in text
+    assert "sdram" not in family.board_constraints(board)
+    # The chip's clock is before the core's.
+    assert (top.pll.output_hz, top.pll.lead_ns) == (board.core_hz, LEAD_NS)
+    dividers = ecp5.Dividers.find(board.oscillator_hz, board.core_hz)
+    late_ns = dividers.late_eighths(LEAD_NS) / 8 / dividers.vco_hz * 10**9
+    assert abs(late_ns + LEAD_NS - Fraction(10**9, board.core_hz)) < Fraction(10**9, 16) / dividers.vco_hz * 2
+
+
+def _outputs(top: wiring.Component) -> Iterator[tuple[str, Value]]:
+    for (name,), _, value in top.signature.flatten(top):
+        yield name, Value.cast(value)
+
+
+@pytest.mark.regress
+@needs_tools
+@pytest.mark.parametrize("board", WITH_SDRAM[:1], ids=lambda board: board.name)
+def test_nothing_is_between_the_registers_and_pins_of_an_sdram(board: Board, tmp_path: Path) -> None:
+    """Otherwise place and route would not put them into the pins' cells."""
+    device = bitstream.board_device(board)
+    netlist = flow.map_cells(bitstream.top_of(board, Remembering(board)), tmp_path, device, lambda text: None)
+    cells = netlist["modules"]["top"]["cells"]
+    users: dict[object, list[str]] = {}
+    for cell in cells.values():
+        for port, bits in cell["connections"].items():
+            for bit in bits:
+                users.setdefault(bit, []).append(f"{cell['type']}.{port}")
+    registers = [cell for cell in cells.values() if "syn_useioff" in cell["attributes"]]
+    width, outputs = board.sdram.data_bits, len(board.sdram.pins) - 1 - board.sdram.data_bits
+    assert len(registers) == outputs + 3 * width
+    assert Counter(cell["type"] for cell in cells.values())["ODDRX1F"] == 1
+    for cell in registers:
+        (net,) = cell["connections"]["DI" if cell["attributes"]["ioff_dir"] == "input" else "Q"]
+        assert {user.partition(".")[0] for user in users[net]} <= {"TRELLIS_IO", "TRELLIS_FF"}, users[net]
 
 
 @needs_tools

@@ -20,6 +20,8 @@ from .session import InferenceSession
 #: Duration of the clock's measurement, and its tolerance, which covers the host's timer and the delay of an answer.
 _CLOCK_S, _CLOCK_ERROR = 1.0, 0.02
 _SEED = 33
+#: Bytes of an arena that is tested as a whole, and of each part of a larger one.
+_WHOLE_BYTES, _PART_BYTES = 1 << 20, 1 << 10
 
 
 @dataclass
@@ -156,13 +158,25 @@ def run(board: LinkTransport, config: Config, samples: int, progress: Progress) 
 
 
 def _test_arena(board: LinkTransport, found: SelfTest) -> None:
-    """Test the arena with random bytes and their complement, so that every bit is both 0 and 1."""
-    found.arena_bytes = board.arena_bytes
-    image = np.random.default_rng(_SEED).integers(0, 256, board.arena_bytes, dtype=np.uint8)
-    for pattern in (image, ~image):
-        board.write_memory(board.arena_base, pattern.tobytes())
-        read = np.frombuffer(board.read_memory(board.arena_base, board.arena_bytes), np.uint8)
-        found.differing_bytes += int(np.count_nonzero(read != pattern))
+    """Test the arena with random bytes and their complement, so that every bit is both 0 and 1.
+
+    An arena in external memory would take minutes: of that, a part at each power of two and the end are tested, so that
+    each bit of an address makes a difference. All parts are written before any is read.
+    """
+    size = board.arena_bytes
+    parts = [(0, size)]
+    if size > _WHOLE_BYTES:
+        starts = [0, *(1 << bit for bit in range(_PART_BYTES.bit_length() - 1, size.bit_length() - 1))]
+        parts = [(at, _PART_BYTES) for at in (*starts, size - _PART_BYTES)]
+    found.arena_bytes = sum(length for _, length in parts)
+    rng = np.random.default_rng(_SEED)
+    images = [rng.integers(0, 256, length, dtype=np.uint8) for _, length in parts]
+    for inverted in (0, 0xFF):
+        for (at, _), image in zip(parts, images, strict=True):
+            board.write_memory(board.arena_base + at, (image ^ inverted).tobytes())
+        for (at, length), image in zip(parts, images, strict=True):
+            read = np.frombuffer(board.read_memory(board.arena_base + at, length), np.uint8)
+            found.differing_bytes += int(np.count_nonzero(read != image ^ inverted))
 
 
 def _test_digits(session: InferenceSession, samples: int, found: SelfTest, progress: Progress) -> None:

@@ -49,7 +49,7 @@ def check(model: Path, name: str, mhz: float | None, progress: Progress) -> Answ
         running = _running(model, known | {variant.preset: True}, progress)
         return dataclasses.replace(
             answered,
-            text=f"{answered.text}\nwith {variant.preset}; runs on {', '.join(running)}",
+            text=f"{answered.text}\nwith {variant.preset}\nruns on {', '.join(running)}",
             values=answered.values | {"board": board.name, "preset": variant.preset, "boards": running},
         )
     others = ", ".join(_running(model, known, progress)) or "no board"

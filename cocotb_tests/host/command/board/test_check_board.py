@@ -55,9 +55,19 @@ def test_a_model_that_runs_on_some_boards(capsys: pytest.CaptureFixture[str], mo
     assert values["error"].endswith(f" on the chip; the model runs on {', '.join(running)}")
 
 
+def test_a_model_that_runs_from_sdram_only(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    shrink(monkeypatch, *{board.preset for board in BOARDS.values()})
+    code, values = answer(capsys, MODEL, "--board", "ulx3s-85f")
+    with_sdram = [name for name, board in BOARDS.items() if board.sdram_preset]
+    assert (code, values["boards"], values["preset"]) == (0, with_sdram, BOARDS["ulx3s-85f"].sdram_preset)
+    assert values["mhz"] == BOARDS["ulx3s-85f"].sdram_mhz
+    code, values = answer(capsys, MODEL, "--board", "icepi-zero")
+    assert (code, values["error"].endswith(f"; the model runs on {', '.join(with_sdram)}")) == (2, True)
+
+
 @pytest.mark.regress
 def test_a_model_that_runs_on_no_board(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    shrink(monkeypatch, *{board.preset for board in BOARDS.values()})
+    shrink(monkeypatch, *{variant.preset for board in BOARDS.values() for variant in board.variants})
     code, values = answer(capsys, MODEL, "--board", "ulx3s-85f")
     assert code == 2
     assert values["error"].endswith("; the model runs on no board")
