@@ -71,6 +71,7 @@ def test_hash_does_not_change_unnoticed() -> None:
         "gw5a-138": 320657572,
         "large": 1424373927,
         "ecp5-85k-on-chip": 3987355154,
+        "ecp5-85k-sdram": 1752059947,
         "ecp5-45k-on-chip": 2448217671,
         "ecp5-25k-on-chip": 2117066915,
         "gw5a-138-on-chip": 1259616881,

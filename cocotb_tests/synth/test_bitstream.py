@@ -95,7 +95,7 @@ class Remembering(wiring.Component):
         request = host.host.request
         connect(m, host.memory, memory.bus)
         with m.If(request.ready):
-            m.d.sync += request.payload.eq(request.payload + 1)
+            m.d.sync += request.payload.eq(request.payload.as_value() + 1)
         m.d.comb += [request.valid.eq(1), self.busy.eq(host.host.answer.payload.xor())]
         for name, member in memory.signature.members.items():
             if name != "bus":

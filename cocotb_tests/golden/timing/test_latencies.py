@@ -167,6 +167,7 @@ def test_pipelines_run_out_during_a_reset() -> None:
         "gw5a-138": 128,
         "large": 128,
         "ecp5-85k-on-chip": 128,
+        "ecp5-85k-sdram": 128,
         "ecp5-45k-on-chip": 128,
         "ecp5-25k-on-chip": 128,
         "gw5a-138-on-chip": 128,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
 
@@ -58,6 +59,26 @@ def test_the_boards_own_configuration_is_built_for_its_clock(built: list[dict], 
     assert asked["core"].config == PRESETS[BOARDS[board].preset]
     assert asked["core"].clock_hz == BOARDS[board].core_hz
     assert asked["folder"].name == f"{PRESETS[BOARDS[board].preset].hash:08x}-{board}"
+
+
+def test_an_arena_in_sdram_has_the_boards_clock_for_that(built: list[dict], tmp_path: Path) -> None:
+    command = ["bitstream", "--board", "ulx3s-85f", "-o", str(tmp_path / "x.bit"), "--config", "ecp5-85k-sdram"]
+    assert main.main(command) == 0
+    (asked,) = built
+    assert asked["board"] == BOARDS["ulx3s-85f"].with_sdram()
+    assert asked["core"].clock_hz == 75_000_000
+    assert asked["core"].sdram.chip.name == BOARDS["ulx3s-85f"].sdram.chip
+
+
+@pytest.mark.parametrize("command", ["bitstream", "twin"])
+def test_without_litedram_its_extra_is_named(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "litedram" else 1)
+    options = ["-o", str(tmp_path / "x.bit")] if command == "bitstream" else []
+    assert main.main([command, "--board", "ulx3s-85f", "--config", "ecp5-85k-sdram", *options]) == 2
+    expected = f"an arena in the board's SDRAM needs litedram, which is not installed; run: {install_command('sdram')}"
+    assert expected in capsys.readouterr().err
 
 
 def test_answer(built: list[dict], tmp_path: Path, capsys: pytest.CaptureFixture[str], cache_folder: Path) -> None:
@@ -122,8 +143,8 @@ def test_a_missed_clock_fails_with_the_figures_and_leaves_the_file(
         (["--board", "arty"], f"board must be one of {', '.join(BOARDS)}, not arty"),
         (["--config", "none"], "config must be one of "),
         (
-            ["--config", "tiny"],
-            "config must have its arena on the chip (arena.on_chip_bytes) for a board, and has none there; choose ecp5",
+            ["--board", "ecpix5-85f", "--config", "tiny"],
+            "ecpix5-85f has no SDRAM for an arena outside the chip; choose ecp5-85k-on-chip",
         ),
         (["-o", "/nowhere/x.bit"], "/nowhere/x.bit: cannot be written: "),
     ],

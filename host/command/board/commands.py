@@ -7,11 +7,13 @@ A module that takes long to import is imported by the command that needs it.
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 
 from ....boards import BOARDS, Board, find_board
 from ....golden.config import Config
+from ....synth.tools import missing
 from ... import boards
 from ...files.configuration import find_config
 from ...files.files import check_writable, read_file, write_whole
@@ -114,7 +116,7 @@ def bitstream(name: str, output: Path, seeds: Sequence[int], config: str | None,
             with cache.locked(folder / "lock"):
                 core = TopUart(found, clock_hz=board.core_hz, sdram=building.chip_of(board, found))
                 built = building.build(core, board, folder=folder, seeds=seeds, progress=progress)
-    except (tools.FlowError, ReportError) as error:
+    except (tools.FlowError, ReportError, ImportError) as error:
         raise ToolError(str(error)) from error
     if built.is_met:
         write_whole(output, built.data)
@@ -129,10 +131,18 @@ def board_and_config(name: str, config: str | None) -> tuple[Board, Config]:
     ------
     ValueError
         If there is no such board or configuration, or the board has no memory for the arena.
+    ToolError
+        If the controller of the board's SDRAM is missing.
     """
     board = find_board(name)
     found = find_config(config or board.preset)
-    return board if found.arena.on_chip_bytes else board.with_sdram(), found
+    if found.arena.on_chip_bytes:
+        return board, found
+    variant = board.with_sdram()
+    lacking = [module for module in ("litedram", "litex", "migen") if importlib.util.find_spec(module) is None]
+    if lacking:
+        raise ToolError(missing("an arena in the board's SDRAM", lacking, "sdram"))
+    return variant, found
 
 
 def _answer(output: Path, config: Config, board: Board, built, folder: Path) -> Answer:
