@@ -99,6 +99,24 @@ PRESETS: dict[str, Config] = {
         engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=2)),
         arena=ArenaConfig(on_chip_bytes=16 << 10),
     ),
+    "ecp5-45k-sdram": Config(
+        array=ArrayConfig(lanes=8, columns=8, requant_lanes=4),
+        memory=MemoryConfig(
+            feature_bytes=32 << 10, weight_bytes=64 << 10, parameter_bytes=8 << 10, tables=8, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=32),
+        engines=EngineConfigs.of(
+            MAC, MAXIMUM, DEPTHWISE, XNOR, ADD, BINARY_MAXIMUM, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=3)
+        ),
+    ),
+    "ecp5-25k-sdram": Config(
+        array=ArrayConfig(lanes=8, columns=2, requant_lanes=2),
+        memory=MemoryConfig(
+            feature_bytes=16 << 10, weight_bytes=32 << 10, parameter_bytes=4 << 10, tables=4, list_entries=1024
+        ),
+        axi=AxiConfig(data_bits=32),
+        engines=EngineConfigs.of(MAC, MAXIMUM, DEPTHWISE, ADD, MULTIPLY, DEPTHWISE=DepthwiseConfig(taps=2)),
+    ),
     # Twice the weight memory of an ECP5-85F's, which holds the autoencoder of MLPerf Tiny; without FPC.
     "gw5a-138-on-chip": Config(
         array=ArrayConfig(lanes=16, columns=8, requant_lanes=8),

@@ -99,13 +99,20 @@ class TopUart(wiring.Component):
         m = Module()
         m.submodules.top = top = TopAxi(self.config)
         if self.sdram is None:
-            self._elaborate_arena(m, top)
+            m.submodules.arena = arena = Arena(
+                size_bytes=self.config.arena.on_chip_bytes,
+                data_bits=self.config.axi.data_bits,
+                id_bits=len(top.memory.awid),
+            )
+            bus, host = arena.bus, arena.host
         else:
-            self._elaborate_sdram(m, top, self.sdram)
+            bus, host = self._elaborate_sdram(m, self.sdram)
         m.submodules.bridge = bridge = self.bridge
         m.submodules.receiver = receiver = UartReceiver()
         m.submodules.transmitter = transmitter = UartTransmitter()
+        connect(m, top.memory, bus)
         connect(m, bridge.control, top.control)
+        connect(m, bridge.host, host)
         connect(m, receiver.output, bridge.received)
         connect(m, bridge.sent, transmitter.input)
         m.d.comb += [
@@ -121,30 +128,21 @@ class TopUart(wiring.Component):
         ]
         return m
 
-    def _elaborate_arena(self, m: Module, top: TopAxi) -> None:
-        m.submodules.arena = arena = Arena(
-            size_bytes=self.config.arena.on_chip_bytes,
-            data_bits=self.config.axi.data_bits,
-            id_bits=len(top.memory.awid),
-        )
-        connect(m, top.memory, arena.bus)
-        connect(m, self.bridge.host, arena.host)
-
-    def _elaborate_sdram(self, m: Module, top: TopAxi, sdram: Sdram) -> None:
-        """Put the core and the link in turns before the memory."""
+    def _elaborate_sdram(self, m: Module, sdram: Sdram) -> tuple[wiring.PureInterface, wiring.PureInterface]:
+        """Put the core and the link in turns before the memory; return the ports for both."""
         m.submodules.sdram = sdram
         m.submodules.arbiter = arbiter = AxiArbiter(self._sharing)
         m.submodules.host = host = HostMaster(
             address_bits=self.bridge.address_bits, data_bits=self.config.axi.data_bits
         )
-        connect(m, self.bridge.host, host.host)
-        for master, port in zip((top.memory, host.memory), arbiter.masters, strict=True):
-            connect(m, master, port)
+        core, link = arbiter.masters
+        connect(m, host.memory, link)
         connect(m, arbiter.memory, sdram.bus)
         for name, member in sdram.signature.members.items():
             if name != "bus":
                 inside, outside = getattr(sdram, name), getattr(self, f"sdram_{name}")
                 m.d.comb += outside.eq(inside) if member.flow is Out else inside.eq(outside)
+        return core, host.host
 
 
 def generate(config: Config, clock_hz: int, *, sdram: Sequence[str | int] | None = None, asserted: bool = False) -> str:

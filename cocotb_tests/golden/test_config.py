@@ -74,6 +74,8 @@ def test_hash_does_not_change_unnoticed() -> None:
         "ecp5-85k-sdram": 1752059947,
         "ecp5-45k-on-chip": 2448217671,
         "ecp5-25k-on-chip": 2117066915,
+        "ecp5-45k-sdram": 2388646980,
+        "ecp5-25k-sdram": 2590097470,
         "gw5a-138-on-chip": 1259616881,
     }
 

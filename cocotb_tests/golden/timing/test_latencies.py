@@ -170,6 +170,8 @@ def test_pipelines_run_out_during_a_reset() -> None:
         "ecp5-85k-sdram": 128,
         "ecp5-45k-on-chip": 128,
         "ecp5-25k-on-chip": 128,
+        "ecp5-45k-sdram": 128,
+        "ecp5-25k-sdram": 128,
         "gw5a-138-on-chip": 128,
     }
 

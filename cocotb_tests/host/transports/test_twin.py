@@ -92,31 +92,33 @@ def test_digits_through_the_pins(board: LinkTransport) -> None:
 
 
 @pytest.mark.regress
-def test_digits_and_bytes_from_an_sdram() -> None:
-    """Through the pins of the serial port and of the chip, whose model stops at what its data sheet forbids."""
-    config, sdram = PRESETS["tiny"], BOARDS["ulx3s-85f"].sdram
+@pytest.mark.parametrize("name", ["ulx3s-85f", "colorlight-i5"])
+def test_digits_and_bytes_from_an_sdram(name: str) -> None:
+    """Through the pins of the serial port and of the chip, whose model stops at what its data sheet forbids. One chip
+    has masks, and words of 16 bits; the other has none, and words of 32."""
+    config, sdram = PRESETS["tiny"], BOARDS[name].sdram
     line = PinsLine(Pins.build(config, CLOCK_HZ, sdram=sdram))
     board = LinkTransport(line, clock=line.clock)
     assert board.arena_bytes == sdram.size_bytes
     rng, images = np.random.default_rng(5), digits.images()[:2]
-    parts = {at: rng.integers(0, 256, size, dtype=np.uint8).tobytes() for at, size in _PARTS.items()}
+    # At both ends, over the end of a row, and in other banks and rows.
+    sizes = {0: 1, 3: 9, (1 << 10) - 5: 1500, sdram.size_bytes // 2: 7, sdram.size_bytes - 100: 100}
+    parts = {at: rng.integers(0, 256, size, dtype=np.uint8).tobytes() for at, size in sizes.items()}
     for at, data in parts.items():
         board.write_memory(at, data)
     assert [board.read_memory(at, len(data)) for at, data in parts.items()] == list(parts.values())
     session = InferenceSession(MODEL, config, board)
     golden = InferenceSession(MODEL, config, backend="golden")
-    name = session.get_inputs()[0].name
+    feeds = {session.get_inputs()[0].name: images}
     for _ in range(2):
-        (found,) = session.run(None, {name: images})
-        np.testing.assert_array_equal(found, golden.run(None, {name: images})[0])
+        (found,) = session.run(None, feeds)
+        np.testing.assert_array_equal(found, golden.run(None, feeds)[0])
     assert board.client.repeated == 0
-    # The chip gives half a word of the bus a cycle.
-    assert session.program.predicted_cycles < session.counters[-1]["cycles"] < 3 * session.program.predicted_cycles
+    # A small core waits little for a memory that gives half a word of the bus a cycle.
+    assert (
+        abs(session.counters[-1]["cycles"] - session.program.predicted_cycles) < 0.02 * session.program.predicted_cycles
+    )
     board.close()
-
-
-#: Sizes of parts of an SDRAM by address: at both ends, over the end of a row, and in other banks and rows.
-_PARTS = {0: 1, 3: 9, (1 << 10) - 5: 1500, 1 << 24: 7, (32 << 20) - 100: 100}
 
 
 @pytest.mark.regress
