@@ -27,7 +27,7 @@ _SDRAM = Sdram(
 )
 
 
-def _module(name: str, part: str, led: str, preset: str) -> Board:
+def _module(name: str, part: str, led: str, size: str) -> Board:
     return Board(
         name=name,
         part=PARTS[part],
@@ -43,11 +43,12 @@ def _module(name: str, part: str, led: str, preset: str) -> Board:
         error=None,
         held=(),
         loader=name,
-        preset=preset,
+        preset=f"ecp5-{size}-on-chip",
         core_mhz=100.0,
         sdram=_SDRAM,
+        sdram_preset=f"ecp5-{size}-sdram",
     )
 
 
-I5 = _module("colorlight-i5", "LFE5U-25F", "U16", "ecp5-25k-on-chip")
-I9 = _module("colorlight-i9", "LFE5U-45F", "L2", "ecp5-45k-on-chip")
+I5 = _module("colorlight-i5", "LFE5U-25F", "U16", "25k")
+I9 = _module("colorlight-i9", "LFE5U-45F", "L2", "45k")

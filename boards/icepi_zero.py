@@ -25,6 +25,7 @@ ICEPI_ZERO = Board(
     preset="ecp5-25k-on-chip",
     core_mhz=100.0,
     # The chip is the one that LiteX-Boards names (`targets/icepi_zero.py`).
+    sdram_preset="ecp5-25k-sdram",
     sdram=Sdram(
         chip="W9825G6KH6",
         size_bytes=32 << 20,

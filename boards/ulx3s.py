@@ -26,7 +26,7 @@ _SDRAM = Sdram(
 )
 
 
-def _ulx3s(name: str, part: str, preset: str, sdram_preset: str = "") -> Board:
+def _ulx3s(name: str, part: str, size: str) -> Board:
     return Board(
         name=name,
         part=PARTS[part],
@@ -42,14 +42,14 @@ def _ulx3s(name: str, part: str, preset: str, sdram_preset: str = "") -> Board:
         # The firmware with which ESP32s were shipped takes over the board if a design leaves this pin low for a second.
         held=(Held(BoardPin("L2", "wifi_gpio0"), 1),),
         loader="ulx3s",
-        preset=preset,
+        preset=f"ecp5-{size}-on-chip",
         core_mhz=100.0,
         sdram=_SDRAM,
-        sdram_preset=sdram_preset,
+        sdram_preset=f"ecp5-{size}-sdram",
     )
 
 
-ULX3S_12F = _ulx3s("ulx3s-12f", "LFE5U-12F", "ecp5-25k-on-chip")
-ULX3S_25F = _ulx3s("ulx3s-25f", "LFE5U-25F", "ecp5-25k-on-chip")
-ULX3S_45F = _ulx3s("ulx3s-45f", "LFE5U-45F", "ecp5-45k-on-chip")
-ULX3S_85F = _ulx3s("ulx3s-85f", "LFE5U-85F", "ecp5-85k-on-chip", "ecp5-85k-sdram")
+ULX3S_12F = _ulx3s("ulx3s-12f", "LFE5U-12F", "25k")
+ULX3S_25F = _ulx3s("ulx3s-25f", "LFE5U-25F", "25k")
+ULX3S_45F = _ulx3s("ulx3s-45f", "LFE5U-45F", "45k")
+ULX3S_85F = _ulx3s("ulx3s-85f", "LFE5U-85F", "85k")
