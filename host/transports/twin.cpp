@@ -3,6 +3,7 @@
 // The adapter is a UART of its own: it knows its own rate, and nothing of the design's.
 
 #include "Vcore.h"
+#include "design.h"
 
 #include <cstdint>
 #include <deque>
